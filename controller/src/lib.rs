@@ -1,0 +1,2 @@
+//! The daemon and its command line: sockets, probes, netlink, maps, API. It decides nothing
+//! except address resolution; decisions are [`keepline_engine`]'s.

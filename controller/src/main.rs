@@ -1,0 +1,3 @@
+//! `keepline`: the voice edge gateway.
+
+fn main() {}

@@ -1,0 +1,10 @@
+//! Every decision of the gateway, and no I/O: no sockets, no clock, no maps.
+//!
+//! Machines that have timers share one shape: `handle_input(now, ..)`, `handle_timeout(now)`,
+//! `poll_output()`, `poll_timeout()`. The rest is plain functions and data. Time and randomness
+//! are arguments.
+
+pub mod event;
+pub mod net;
+pub mod steer;
+pub mod time;

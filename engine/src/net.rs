@@ -1,0 +1,64 @@
+//! How the engine names what it cannot touch: links, listeners, servers.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// A configured interface, by its position in the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u8);
+
+/// A SIP socket, by its position in the resolved list of listeners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ListenerId(pub u16);
+
+/// A group of servers (one softswitch domain), by its position in the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub u16);
+
+/// A server of a group, by its position in that group's list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServerId {
+    /// The group it belongs to.
+    pub group: GroupId,
+    /// Its position in the group's list.
+    pub index: u16,
+}
+
+/// A server as reached over one WAN link: the key of every health record (EM12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathKey {
+    /// The server.
+    pub server: ServerId,
+    /// The link it is reached over.
+    pub link: LinkId,
+}
+
+/// Which side of the gateway a link faces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// Phones, and the PSTN gateway.
+    Lan,
+    /// Softswitches.
+    Wan,
+}
+
+/// A configured interface as the engine sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// The interface's name, for people.
+    pub name: String,
+    /// What it faces.
+    pub side: Side,
+    /// Its present address; `None` while it has none.
+    pub address: Option<IpAddr>,
+    /// Carrier and administrative state.
+    pub up: bool,
+}
+
+/// A SIP socket as the engine sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listener {
+    /// The link it is bound to.
+    pub link: LinkId,
+    /// The address it answers from.
+    pub address: SocketAddr,
+}

@@ -1,0 +1,103 @@
+//! The desired state of the data path, in addresses; the controller turns it into map bytes.
+//!
+//! The engine emits [`Delta`]s as its mind changes; it can also list everything that is in
+//! force, so that the controller reconciles the whole at start and on a schedule.
+
+use std::net::SocketAddr;
+
+use crate::net::{LinkId, ListenerId};
+
+/// One direction of one media stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(pub u64);
+
+/// A path whose state gates the keepalive answers of the clients behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GateId(pub u16);
+
+/// What a flow carries: decides whether RTP arithmetic applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FlowKind {
+    /// RTP, possibly with RTCP multiplexed (RFC 5761).
+    Rtp,
+    /// RTCP on a port of its own.
+    Rtcp,
+}
+
+/// One direction of an anchored stream: datagrams from `source` to `local` leave from
+/// `egress`'s address, port `from_port`, to `to`. Immutable: a change is a new value for the
+/// same id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flow {
+    /// Stable over changes of the flow.
+    pub id: FlowId,
+    /// RTP or RTCP.
+    pub kind: FlowKind,
+    /// The link the datagrams arrive on.
+    pub ingress: LinkId,
+    /// The gateway's address and media port they arrive at.
+    pub local: SocketAddr,
+    /// The only source that is forwarded.
+    pub source: SocketAddr,
+    /// The link they leave by.
+    pub egress: LinkId,
+    /// The gateway's media port they leave from.
+    pub from_port: u16,
+    /// Where they go.
+    pub to: SocketAddr,
+}
+
+/// Whether keepalives of the clients behind a path are answered (signalling.md section 8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Gate {
+    /// Answered with success.
+    Serving,
+    /// Not answered.
+    Silent,
+    /// Answered with a Binding error 500.
+    Error,
+}
+
+/// One change of the desired state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delta {
+    /// Hold a UDP socket at this address: the port is in use by a call.
+    PortOpen {
+        /// The link whose address it is.
+        link: LinkId,
+        /// Address and port to bind.
+        local: SocketAddr,
+    },
+    /// The port is free again.
+    PortClose {
+        /// The address given to `PortOpen`.
+        local: SocketAddr,
+    },
+    /// Install the flow, or replace the one with the same id.
+    FlowSet(Flow),
+    /// Take the flow away.
+    FlowClear(FlowId),
+    /// Set what a path's clients are told.
+    GateSet {
+        /// The path.
+        gate: GateId,
+        /// The answer from now on.
+        state: Gate,
+    },
+    /// The client at this address belongs to this path.
+    ClientSet {
+        /// Where its keepalives come from.
+        client: SocketAddr,
+        /// The listener they arrive at.
+        listener: ListenerId,
+        /// The path that can serve it.
+        gate: GateId,
+    },
+    /// Forget the client: its keepalives follow the listener's own gate again.
+    ClientClear {
+        /// Where its keepalives came from.
+        client: SocketAddr,
+        /// The listener they arrived at.
+        listener: ListenerId,
+    },
+}

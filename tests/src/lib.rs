@@ -1,0 +1,2 @@
+//! The lab: network namespaces of our own, real SIP programs as peers, and a guard that takes
+//! everything away again.

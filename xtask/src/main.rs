@@ -1,0 +1,3 @@
+//! One door for every task of the project.
+
+fn main() {}
