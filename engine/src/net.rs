@@ -50,6 +50,8 @@ pub struct Link {
     pub side: Side,
     /// Its present address; `None` while it has none.
     pub address: Option<IpAddr>,
+    /// The prefix length of its network: what is on-link must not be named on the other side.
+    pub prefix: u8,
     /// Carrier and administrative state.
     pub up: bool,
 }
