@@ -27,7 +27,10 @@ impl Now {
     /// The same instant plus `by` on both clocks: how simulated time moves.
     #[must_use]
     pub fn after(self, by: Duration) -> Self {
-        Self { mono: self.mono + by, wall: Wall(self.wall.0 + by) }
+        Self {
+            mono: self.mono + by,
+            wall: Wall(self.wall.0 + by),
+        }
     }
 }
 

@@ -1,0 +1,9 @@
+//! The HTTP API over the Unix socket, and over TCP where `[api]` asks for it.
+//!
+//! The server knows nothing: it puts an [`Ask`] into the driver's queue and renders what comes
+//! back. Every request has a bound on its time, its size and on how many run at once.
+
+pub mod ask;
+pub mod model;
+
+pub use ask::{Ask, Reply, SwitchTo};

@@ -1,0 +1,386 @@
+//! The resolved configuration: every value checked, every default filled in.
+//!
+//! These types cannot hold a configuration that `keepline config check` refuses, except for
+//! what only the machine knows (whether an interface exists); `doctor` and `run` look there.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
+    path::PathBuf,
+    time::Duration,
+};
+
+use ipnet::IpNet;
+use keepline_engine::net::{LinkId, Side};
+
+/// A whole configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// `[gateway]`.
+    pub gateway: Gateway,
+    /// `[[interface]]`, in file order: the position is the [`LinkId`].
+    pub interfaces: Vec<Interface>,
+    /// `[listen]`.
+    pub listen: Listen,
+    /// `[[softswitch]]`, in file order: the position is the engine's `GroupId`.
+    pub softswitches: Vec<Softswitch>,
+    /// `[registration]`.
+    pub registration: Registration,
+    /// `[survivability]`.
+    pub survivability: Survivability,
+    /// `[keepalive]`.
+    pub keepalive: Keepalive,
+    /// `[media]`.
+    pub media: Media,
+    /// `[fastpath]`.
+    pub fastpath: Fastpath,
+    /// `[store]`.
+    pub store: Store,
+    /// `[api]`; `None` leaves only the Unix socket.
+    pub api: Option<Api>,
+}
+
+/// `[gateway]`: who this gateway is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gateway {
+    /// Its name in logs, metrics and status; the host name by default.
+    pub name: String,
+    /// What it faces.
+    pub role: Role,
+    /// How phones address it.
+    pub mode: Mode,
+    /// The SIP domain phones register in.
+    pub domain: Option<String>,
+    /// Whether each side sees nothing of the other (signalling.md section 6).
+    pub hide_topology: bool,
+    /// How long REGISTER refreshes are still served after `drain on`.
+    pub drain_grace: Duration,
+}
+
+/// `gateway.role`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Faces phones and softswitches.
+    Standalone,
+}
+
+/// `gateway.mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Phones use the gateway's address as their registrar and proxy.
+    Normal,
+}
+
+/// `[[interface]]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// The kernel's name of it.
+    pub name: String,
+    /// What it faces.
+    pub side: Side,
+    /// How the XDP program is attached.
+    pub xdp: XdpMode,
+    /// Most calls at a time over this link; `None` is bounded by media ports alone.
+    pub max_calls: Option<u32>,
+    /// Most media bandwidth over this link, in kbit/s of RTP payload and headers.
+    pub max_kbps: Option<u32>,
+}
+
+/// `interface.xdp`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XdpMode {
+    /// Native, else generic, which is shown as degraded.
+    Auto,
+    /// In the driver, or not at all.
+    Native,
+    /// In the stack, after the driver.
+    Generic,
+    /// No program on this interface: everything takes the slow path.
+    Off,
+}
+
+/// `[listen]`: the SIP sockets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    /// UDP listeners, in file order: the position is the engine's `ListenerId`.
+    pub udp: Vec<ListenAddress>,
+    /// Who may speak on the WAN.
+    pub accept: Accept,
+}
+
+/// Where a listener binds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ListenAddress {
+    /// `"lan0:5060"`: whatever address the interface has.
+    Interface {
+        /// The interface, by its position in the configuration.
+        link: LinkId,
+        /// The port.
+        port: u16,
+    },
+    /// `"10.99.0.1:5060"`: that address only.
+    Address(SocketAddr),
+}
+
+impl ListenAddress {
+    /// The port it binds.
+    #[must_use]
+    pub fn port(self) -> u16 {
+        match self {
+            Self::Interface { port, .. } => port,
+            Self::Address(address) => address.port(),
+        }
+    }
+}
+
+/// `listen.accept`: who may speak on WAN listeners (signalling.md section 11).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accept {
+    /// Only softswitches and their `inbound` networks.
+    Peers,
+    /// Anybody, within the guard's limits.
+    Clients,
+}
+
+/// `[[softswitch]]`: a group of servers of one domain.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Softswitch {
+    /// The group's name.
+    pub name: String,
+    /// The domain its servers are responsible for.
+    pub domain: String,
+    /// Its servers, in file order: the position is `ServerId::index`.
+    pub servers: Vec<Server>,
+    /// Which servers are sent OPTIONS.
+    pub probe: ProbePolicy,
+    /// Time between idle probes of one server.
+    pub interval: Duration,
+    /// How long a probe's answer may take.
+    pub timeout: Duration,
+    /// Idle probes unanswered in a row until the server is down.
+    pub max_unanswered: u32,
+    /// When an unanswered INVITE hunts, at the latest, if nothing at all came from the server.
+    pub passive_timeout: Duration,
+    /// The same for other methods.
+    pub passive_timeout_other: Duration,
+    /// When an INVITE hunts although something came from the server.
+    pub slow_timeout: Duration,
+    /// How long softswitches are tried before a local callee is called locally.
+    pub hunt_budget: Duration,
+    /// A 100 and nothing more for this long is soft evidence.
+    pub after_100_timeout: Duration,
+    /// What comes next when a path fails.
+    pub prefer: Prefer,
+    /// Whether another server of the group knows the dialogs of a dead one.
+    pub shared_dialogs: bool,
+    /// Answers in a row until a down server is up.
+    pub recover_answers: u32,
+    /// Status codes that count as failure (probes, REGISTER) or soft evidence (INVITE).
+    pub down_codes: Vec<u16>,
+    /// How often a down server is probed.
+    pub backoff: Backoff,
+    /// When work returns to a better server.
+    pub failback: Failback,
+    /// How long the better server must have been up first.
+    pub failback_hold: Duration,
+    /// Networks it may call from besides its servers' addresses.
+    pub inbound: Vec<IpNet>,
+}
+
+/// One server of a softswitch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// As written: `sip:192.0.2.10:5060;transport=udp`.
+    pub uri: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Lower is preferred.
+    pub priority: u16,
+    /// Share among servers of one priority.
+    pub weight: u16,
+}
+
+/// `softswitch.probe` (EM5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProbePolicy {
+    /// None, but suspicion is still confirmed by a burst.
+    Off,
+    /// Servers that are not in use.
+    Inactive,
+    /// Those, and the one in use when silent for `interval`.
+    Idle,
+    /// Every server, always.
+    All,
+}
+
+/// `softswitch.prefer` (signalling.md section 1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prefer {
+    /// The same server over the next link, then the next server.
+    Link,
+    /// The next server over the same link first.
+    Server,
+}
+
+/// `softswitch.failback` (EM11).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failback {
+    /// Each AOR returns at its next REGISTER; its calls follow.
+    Registration,
+    /// Everything new, at once.
+    Immediate,
+    /// Only by `keepline switch`.
+    Manual,
+}
+
+/// `softswitch.backoff` (EM7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    /// The first wait.
+    pub initial: Duration,
+    /// The longest wait while another server is available.
+    pub max: Duration,
+    /// The longest wait while none is.
+    pub max_alone: Duration,
+}
+
+/// `[registration]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registration {
+    /// Expiry told to phones over UDP.
+    pub phone_expires_udp: Duration,
+    /// Expiry told to phones over TCP and TLS.
+    pub phone_expires_stream: Duration,
+    /// How long a binding is trusted after its last upstream 2xx.
+    pub known_for: Duration,
+}
+
+/// `[survivability]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Survivability {
+    /// Expiry of a registration that the gateway answers itself.
+    pub expires: Duration,
+    /// Who is served.
+    pub policy: SurvivabilityPolicy,
+    /// REGISTERs a second that go upstream after a return.
+    pub recovery_register_rate: u32,
+    /// `aliases.last_digits`: a number of so many digits is matched against the end of AORs.
+    pub last_digits: Vec<u8>,
+}
+
+/// `survivability.policy` (EM22).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SurvivabilityPolicy {
+    /// Nobody: no survivability mode.
+    Off,
+    /// Who has registered upstream before, from the same source.
+    Known,
+    /// Anybody on the LAN.
+    OpenLan,
+}
+
+/// `[keepalive]`: keepalives from clients (signalling.md section 8).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keepalive {
+    /// What clients hear while their path is down.
+    pub on_path_down: OnPathDown,
+    /// Over how long a negative is spread.
+    pub gate_spread: Duration,
+}
+
+/// `keepalive.on_path_down`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnPathDown {
+    /// No answer.
+    Silent,
+    /// A Binding error 500.
+    Error,
+}
+
+/// `[media]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Media {
+    /// The ports media is anchored at.
+    pub ports: RangeInclusive<u16>,
+    /// Whether a media source may be learned.
+    pub learn: Learn,
+    /// What happens to ICE.
+    pub ice: Ice,
+    /// Silence both ways that ends a call.
+    pub timeout: Duration,
+}
+
+/// `media.learn`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Learn {
+    /// Once per offer, then locked.
+    Once,
+    /// Never: SDP is obeyed.
+    Never,
+}
+
+/// `media.ice`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ice {
+    /// All ICE attributes are taken out.
+    Strip,
+}
+
+/// `[fastpath]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fastpath {
+    /// Most flows that are not addressed to the gateway (transparent mode).
+    pub max_flows: u32,
+    /// Where maps and links are pinned: a directory on a bpffs.
+    pub pin: PathBuf,
+    /// Limits by class of source (signalling.md section 11).
+    pub guard: Guard,
+}
+
+/// `fastpath.guard`: packets per second.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Guard {
+    /// Per source with a live binding.
+    pub bound: u32,
+    /// Per unknown source.
+    pub unknown: u32,
+    /// All unknown sources of one listener together.
+    pub unknown_total: u32,
+    /// STUN, per source.
+    pub stun: u32,
+    /// Networks that are never limited.
+    pub allow: Vec<IpNet>,
+}
+
+/// `[store]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Store {
+    /// A directory of the gateway's own.
+    pub path: PathBuf,
+}
+
+/// `[api]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Api {
+    /// Where `/api/v1` is served over TCP.
+    pub listen: SocketAddr,
+}
+
+impl Config {
+    /// The interface a listener's or a server's address belongs to is only known at run time;
+    /// this finds a configured one by name.
+    #[must_use]
+    pub fn link_by_name(&self, name: &str) -> Option<LinkId> {
+        let index = self.interfaces.iter().position(|i| i.name == name)?;
+        u8::try_from(index).ok().map(LinkId)
+    }
+
+    /// Whether a source address is one of a softswitch's servers or `inbound` networks.
+    #[must_use]
+    pub fn group_of_source(&self, source: IpAddr) -> Option<usize> {
+        self.softswitches.iter().position(|group| {
+            group.servers.iter().any(|s| s.address.ip() == source)
+                || group.inbound.iter().any(|net| net.contains(&source))
+        })
+    }
+}
