@@ -5,6 +5,9 @@
 //! are arguments.
 
 pub mod event;
+pub mod health;
+pub mod media;
 pub mod net;
+pub mod sdp;
 pub mod steer;
 pub mod time;
