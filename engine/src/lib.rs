@@ -9,5 +9,8 @@ pub mod health;
 pub mod media;
 pub mod net;
 pub mod sdp;
+pub mod seal;
+pub mod sip;
 pub mod steer;
 pub mod time;
+pub mod transaction;
