@@ -1,0 +1,288 @@
+//! Keys and values of the maps (fastpath.md section 1): plain integers in the machine's order,
+//! or byte arrays in network order; no padding, so that keys compare and hash as bytes.
+//!
+//! ```text
+//! MEDIA[address slot × ports + port − first] ─┐ word (slot, generation)
+//!                                             ├─► PLANS[slot] ─► GROUPS[group] ─► HOPS[index]
+//! FLOWS{key} ─────────────────────────────────┘ record             word             record
+//! STATE[slot]        ADDRS{address} ─► address slot
+//! LISTENERS{address, port} ─► listener, path    CLIENTS{address, port, listener} ─► path
+//! PATHS[path] word (see `gate`)
+//! ```
+//! A record is immutable while a word leads to it.
+
+/// An IPv6 address, or an IPv4 address mapped into one (`::ffff:a.b.c.d`), in network order.
+pub type Address = [u8; 16];
+
+/// The first bytes of a mapped IPv4 address.
+const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+
+/// `address` mapped into an IPv6 address.
+#[inline(always)]
+#[must_use]
+pub const fn mapped(address: [u8; 4]) -> Address {
+    let mut out = [0; 16];
+    let mut at = 0;
+    while at < 12 {
+        out[at] = MAPPED[at];
+        at += 1;
+    }
+    while at < 16 {
+        out[at] = address[at - 12];
+        at += 1;
+    }
+    out
+}
+
+/// The IPv4 address that `address` is a mapping of, if it is one.
+#[inline(always)]
+#[must_use]
+pub fn unmapped(address: &Address) -> Option<[u8; 4]> {
+    let [a @ .., b, c, d, e] = *address;
+    (a == MAPPED).then_some([b, c, d, e])
+}
+
+/// Declares a record of the kernel boundary with its size, zero-copy on the controller's side.
+macro_rules! record {
+    ($(#[$meta:meta])* $name:ident, $size:literal { $($(#[$field_meta:meta])* $field:ident: $type:ty,)+ }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+        #[repr(C)]
+        pub struct $name {
+            $($(#[$field_meta])* pub $field: $type,)+
+        }
+
+        const _: () = assert!(size_of::<$name>() == $size, "the layout is part of the ABI");
+        // No padding: the fields fill the record.
+        const _: () = assert!(0 $(+ size_of::<$type>())+ == $size, "a record has a hole");
+    };
+}
+
+record! {
+    /// Key of `FLOWS`, and what a plan accepts.
+    FlowKey, 40 {
+        /// Where the datagram comes from.
+        source: Address,
+        /// Where it is sent to; for anchored media the address *slot*, never an address
+        /// ([`FlowKey::anchored`]), so that a change of address changes no plan.
+        destination: Address,
+        /// Port it comes from.
+        source_port: [u8; 2],
+        /// Port it is sent to.
+        destination_port: [u8; 2],
+        /// Index of the interface it arrives at.
+        ifindex: u32,
+    }
+}
+
+impl FlowKey {
+    /// The key of media that is addressed to us: `slot` stands for our address.
+    #[inline(always)]
+    #[must_use]
+    pub const fn anchored(
+        source: Address,
+        source_port: [u8; 2],
+        slot: u32,
+        port: [u8; 2],
+        ifindex: u32,
+    ) -> Self {
+        let [a, b, c, d] = slot.to_be_bytes();
+        let destination = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d];
+        Self {
+            source,
+            destination,
+            source_port,
+            destination_port: port,
+            ifindex,
+        }
+    }
+}
+
+record! {
+    /// Value of `PLANS`: one direction of one flow.
+    Plan, 76 {
+        /// What it accepts; compared after the fetch, as `generation` is.
+        key: FlowKey,
+        /// The generation of the word that leads here.
+        generation: u32,
+        /// Index into `GROUPS`.
+        group: u32,
+        /// Where its datagrams go.
+        to: Address,
+        /// Port they go to.
+        to_port: [u8; 2],
+        /// Port they leave from.
+        from_port: [u8; 2],
+        /// VLAN identifiers they arrive with, from the outside in; 0 = none.
+        vlan: [[u8; 2]; 2],
+        /// Which payloads are forwarded: a set of [`crate::classify::Class`].
+        classes: u32,
+    }
+}
+
+record! {
+    /// Value of `HOPS`: how datagrams leave. The address they leave from stands here, so that
+    /// neither keys nor plans hold one.
+    Hop, 64 {
+        /// Device they leave by.
+        ifindex: u32,
+        /// Largest IP packet, in bytes.
+        mtu: u32,
+        /// The address imposed as their source.
+        source: Address,
+        /// The router or neighbour: for people and for the controller's restart.
+        next_hop: Address,
+        /// Destination and source MAC addresses, as they stand in the frame.
+        macs: [u8; 12],
+        /// VLAN tags, as they stand in the frame: two of TPID and TCI.
+        tags: [u8; 8],
+        /// Bytes of `tags` in use: 0, 4 or 8.
+        tag_bytes: u16,
+        /// What kind of hop it is: a [`HOP_FORWARD`] or [`HOP_LOCAL`].
+        kind: u16,
+    }
+}
+
+/// [`Hop::kind`]: datagrams can be sent.
+pub const HOP_FORWARD: u16 = 1;
+/// [`Hop::kind`]: the destination is this machine.
+pub const HOP_LOCAL: u16 = 2;
+
+record! {
+    /// Value of `STATE`: what the program counts of a plan.
+    FlowState, 32 {
+        /// Datagrams forwarded.
+        packets: u64,
+        /// Their UDP payload, in bytes.
+        bytes: u64,
+        /// When the last one was, by the kernel's monotonic clock, in nanoseconds.
+        last_seen: u64,
+        /// Datagrams of another source.
+        foreign: u64,
+    }
+}
+
+record! {
+    /// Key of `LISTENERS`.
+    ListenerKey, 20 {
+        /// The listener's address.
+        address: Address,
+        /// Its port.
+        port: [u8; 2],
+        /// Zero; makes the key whole words, which hash faster.
+        zero: [u8; 2],
+    }
+}
+
+record! {
+    /// Value of `LISTENERS`.
+    Listener, 8 {
+        /// Its number, as in [`ClientKey::listener`].
+        listener: u32,
+        /// The path of clients that are not in `CLIENTS`.
+        path: u32,
+    }
+}
+
+record! {
+    /// Key of `CLIENTS`.
+    ClientKey, 20 {
+        /// The client's address.
+        address: Address,
+        /// The client's port.
+        port: [u8; 2],
+        /// The listener's number, in network order.
+        listener: [u8; 2],
+    }
+}
+
+record! {
+    /// What the ring of rare events carries.
+    EventRecord, 40 {
+        /// When, by the kernel's monotonic clock, in nanoseconds.
+        at: u64,
+        /// Interface the packet arrived at.
+        ifindex: u32,
+        /// The [`crate::reason::Reason`]'s number.
+        reason: u32,
+        /// The packet's source.
+        source: Address,
+        /// A number that goes with the reason: the group, the hop's ifindex, or zero.
+        detail: u32,
+        /// The packet's destination port, in the low half.
+        port: u32,
+    }
+}
+
+/// A word of `MEDIA` or `FLOWS`: where a plan lies, and which generation of it is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PlanWord {
+    /// Index into `PLANS`.
+    pub slot: u32,
+    /// Never zero.
+    pub generation: u32,
+}
+
+impl PlanWord {
+    /// The word as it stands in the map.
+    #[inline(always)]
+    #[must_use]
+    pub const fn pack(self) -> u64 {
+        (self.generation as u64) << 32 | self.slot as u64
+    }
+
+    /// The meaning of a word from a map; zero means nothing.
+    #[inline(always)]
+    #[must_use]
+    pub const fn unpack(word: u64) -> Option<Self> {
+        let generation = (word >> 32) as u32;
+        if generation == 0 {
+            return None;
+        }
+        Some(Self {
+            slot: word as u32,
+            generation,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn mapping_an_address_and_back_loses_nothing(address: [u8; 4]) {
+            prop_assert_eq!(unmapped(&mapped(address)), Some(address));
+        }
+
+        #[test]
+        fn plan_words_survive_packing(slot: u32, generation in 1_u32..) {
+            let word = PlanWord { slot, generation };
+            prop_assert_eq!(PlanWord::unpack(word.pack()), Some(word));
+        }
+
+        #[test]
+        fn generation_zero_is_no_plan(slot: u32) {
+            prop_assert_eq!(PlanWord::unpack(u64::from(slot)), None);
+        }
+    }
+
+    #[test]
+    fn an_ipv6_address_is_not_unmapped() {
+        assert_eq!(unmapped(&core::net::Ipv6Addr::LOCALHOST.octets()), None);
+    }
+
+    #[test]
+    fn an_anchored_key_never_equals_a_transparent_one() {
+        let key = FlowKey::anchored(mapped([192, 0, 2, 1]), [0, 1], 7, [0, 2], 3);
+        assert_eq!(
+            unmapped(&key.destination),
+            None,
+            "a slot is no IPv4 address"
+        );
+    }
+}
