@@ -3,4 +3,6 @@
 
 pub mod api;
 pub mod config;
+pub mod fastpath;
 pub mod netlink;
+pub mod steer;

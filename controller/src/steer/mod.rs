@@ -15,8 +15,6 @@ use keepline_engine::{
 pub mod resolver;
 pub mod tables;
 
-
-
 /// Why something could not be put into the maps. The rest of the desired state is in force.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -180,4 +178,3 @@ pub trait SteerApi {
     /// How many writes each map has seen.
     fn writes(&self) -> Writes;
 }
-
