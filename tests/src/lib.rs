@@ -1,2 +1,4 @@
 //! The lab: network namespaces of our own, real SIP programs as peers, and a guard that takes
-//! everything away again.
+//! everything away again; the story that the demo plays in it.
+
+pub mod lab;

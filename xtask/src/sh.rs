@@ -52,7 +52,14 @@ pub(crate) fn as_root(program: impl AsRef<OsStr>) -> Result<Command> {
     }
     let mut command = Command::new("sudo");
     command.arg("env");
-    for name in ["PATH", "CI", "RUST_BACKTRACE", "RUST_LOG", "NO_COLOR"] {
+    for name in [
+        "PATH",
+        "CI",
+        "RUST_BACKTRACE",
+        "RUST_LIB_BACKTRACE",
+        "RUST_LOG",
+        "NO_COLOR",
+    ] {
         if let Some(value) = env::var_os(name) {
             let mut pair = std::ffi::OsString::from(format!("{name}="));
             pair.push(value);

@@ -1,0 +1,177 @@
+//! What a wire carried, with the kernel's timestamps: tcpdump's output, read as it comes.
+
+use std::io::{self, BufReader, Read};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{Launch, Node, Process};
+
+/// A captured frame.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// Since the epoch.
+    pub at: Duration,
+    /// From the Ethernet header on.
+    pub bytes: Vec<u8>,
+}
+
+impl Frame {
+    /// The payload, when the frame is an IPv4 UDP datagram without options or fragments;
+    /// with source and destination port.
+    #[must_use]
+    pub fn udp(&self) -> Option<(u16, u16, &[u8])> {
+        let ip = self.bytes.get(14..)?;
+        let is_udp = ip.first()? == &0x45 && ip.get(9)? == &17;
+        let whole = u16::from_be_bytes([*ip.get(6)?, *ip.get(7)?]) & 0x3fff == 0;
+        if self.bytes.get(12..14)? != [0x08, 0x00] || !is_udp || !whole {
+            return None;
+        }
+        let port = |at: usize| Some(u16::from_be_bytes([*ip.get(at)?, *ip.get(at + 1)?]));
+        let length = usize::from(port(24)?);
+        Some((port(20)?, port(22)?, ip.get(28..20 + length)?))
+    }
+
+    /// Source and destination address, when it is IPv4.
+    #[must_use]
+    pub fn ipv4(&self) -> Option<([u8; 4], [u8; 4])> {
+        if self.bytes.get(12..14)? != [0x08, 0x00] {
+            return None;
+        }
+        let address = |at: usize| self.bytes.get(at..at + 4)?.try_into().ok();
+        Some((address(26)?, address(30)?))
+    }
+}
+
+#[derive(Default)]
+struct Seen {
+    frames: Mutex<Vec<Frame>>,
+    more: Condvar,
+}
+
+/// A running capture.
+pub struct Capture {
+    tcpdump: Process,
+    seen: Arc<Seen>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Capture {
+    /// Starts to capture on an interface (`any` is not Ethernet: name one), and returns when
+    /// the capture is on.
+    ///
+    /// # Errors
+    /// When tcpdump does not start.
+    pub fn start(node: &Node, interface: &str, filter: &str) -> Result<Self> {
+        let launch = Launch::new("tcpdump")
+            .args([
+                "-i",
+                interface,
+                "-n",
+                "-U",
+                "-s",
+                "0",
+                "--immediate-mode",
+                "-B",
+                "8192",
+            ])
+            .args(["-w", "-", filter]);
+        let mut child = node
+            .cell()
+            .start(launch.command(), node.net().descriptor())?;
+        let stdout = child.stdout.take().context("no pipe")?;
+        let tcpdump = Process::adopt(format!("tcpdump on {}", node.name()), child);
+        tcpdump.wait_line("listening on", Duration::from_secs(10))?;
+        let seen = Arc::new(Seen::default());
+        let sink = Arc::clone(&seen);
+        let reader = thread::spawn(move || {
+            // Ends at tcpdump's end, with an error in the middle of a record at worst.
+            let _ = read_pcap(BufReader::new(stdout), &sink);
+        });
+        Ok(Self {
+            tcpdump,
+            seen,
+            reader: Some(reader),
+        })
+    }
+
+    /// Frames so far.
+    #[must_use]
+    pub fn frames(&self) -> Vec<Frame> {
+        self.seen
+            .frames
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Waits for the first frame that `wanted` likes.
+    ///
+    /// # Errors
+    /// When none came within `limit`.
+    pub fn wait_frame(&self, limit: Duration, wanted: impl Fn(&Frame) -> bool) -> Result<Frame> {
+        let deadline = Instant::now() + limit;
+        let mut frames = self
+            .seen
+            .frames
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(frame) = frames.iter().find(|frame| wanted(frame)) {
+                return Ok(frame.clone());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                bail!(
+                    "no such frame within {} ms ({} seen)",
+                    limit.as_millis(),
+                    frames.len()
+                );
+            }
+            let woken = self.seen.more.wait_timeout(frames, left);
+            frames = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Ends the capture and returns all of it.
+    ///
+    /// # Errors
+    /// When tcpdump lost frames, or does not end.
+    pub fn stop(mut self) -> Result<Vec<Frame>> {
+        self.tcpdump.signal(rustix::process::Signal::INT)?;
+        self.tcpdump.wait(Duration::from_secs(10))?;
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+        let lost = self
+            .tcpdump
+            .wait_line("dropped by kernel", Duration::from_secs(5))?;
+        if !lost.text.starts_with("0 packets") {
+            bail!("the capture is not complete: {}", lost.text);
+        }
+        Ok(self.frames())
+    }
+}
+
+fn read_pcap(mut input: impl Read, sink: &Seen) -> io::Result<()> {
+    let mut header = [0_u8; 24];
+    input.read_exact(&mut header)?;
+    loop {
+        let mut record = [0_u8; 16];
+        input.read_exact(&mut record)?;
+        // tcpdump writes in the machine's own order, microseconds.
+        let word = |at: usize| {
+            u32::from_ne_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]])
+        };
+        let mut bytes = vec![0_u8; word(8) as usize];
+        input.read_exact(&mut bytes)?;
+        let at = Duration::from_secs(word(0).into()) + Duration::from_micros(word(4).into());
+        sink.frames
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Frame { at, bytes });
+        sink.more.notify_all();
+    }
+}
