@@ -51,8 +51,6 @@ pub struct Gateway {
     pub mode: Mode,
     /// The SIP domain phones register in.
     pub domain: Option<String>,
-    /// Whether each side sees nothing of the other (signalling.md section 6).
-    pub hide_topology: bool,
     /// How long REGISTER refreshes are still served after `drain on`.
     pub drain_grace: Duration,
 }
@@ -82,8 +80,6 @@ pub struct Interface {
     pub xdp: XdpMode,
     /// Most calls at a time over this link; `None` is bounded by media ports alone.
     pub max_calls: Option<u32>,
-    /// Most media bandwidth over this link, in kbit/s of RTP payload and headers.
-    pub max_kbps: Option<u32>,
 }
 
 /// `interface.xdp`.
@@ -329,8 +325,6 @@ pub enum Ice {
 /// `[fastpath]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fastpath {
-    /// Most flows that are not addressed to the gateway (transparent mode).
-    pub max_flows: u32,
     /// Where maps and links are pinned: a directory on a bpffs.
     pub pin: PathBuf,
     /// Limits by class of source (signalling.md section 11).

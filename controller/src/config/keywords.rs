@@ -1,0 +1,75 @@
+//! Keys that take one of a few words.
+
+use keepline_engine::net::Side;
+
+use super::{
+    fault::Fault,
+    model::{
+        Accept, Failback, Ice, Learn, Mode, OnPathDown, Prefer, ProbePolicy, Role,
+        SurvivabilityPolicy, XdpMode,
+    },
+    value::{Node, Value, quoted, read_text},
+};
+
+/// Implements [`Value`] for an enum by its words; `later` are words of the interface that this
+/// version does not serve yet.
+macro_rules! keywords {
+    ($type:ident { $($word:literal => $variant:ident),+ $(,)? } later [$($later:literal),*]) => {
+        impl Value for $type {
+            fn read(node: &Node<'_>, faults: &mut Vec<Fault>) -> Option<Self> {
+                read_text(node, faults, concat!("one of", $(" \"", $word, "\""),+), |text| {
+                    const WORDS: &[&str] = &[$($word),+];
+                    match text {
+                        $($word => Ok(Self::$variant),)+
+                        $($later => Err(later(text, WORDS)),)*
+                        _ => Err(unknown(text, WORDS)),
+                    }
+                })
+            }
+
+            fn show(&self) -> String {
+                quoted(match self { $(Self::$variant => $word),+ })
+            }
+        }
+    };
+}
+
+fn later(text: &str, words: &[&str]) -> (String, String) {
+    (
+        format!("`{text}` is not supported in this version"),
+        choices(words),
+    )
+}
+
+fn unknown(text: &str, words: &[&str]) -> (String, String) {
+    (
+        format!("`{text}` is not a value of this key"),
+        choices(words),
+    )
+}
+
+fn choices(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    format!("write {}", quoted.join(" or "))
+}
+
+keywords!(Role { "standalone" => Standalone } later ["edge", "core"]);
+keywords!(Mode { "normal" => Normal } later ["outbound-proxy", "transparent"]);
+keywords!(Side { "lan" => Lan, "wan" => Wan } later ["tunnel"]);
+keywords!(XdpMode {
+    "auto" => Auto, "native" => Native, "generic" => Generic, "off" => Off,
+} later []);
+keywords!(Accept { "peers" => Peers, "clients" => Clients } later []);
+keywords!(ProbePolicy {
+    "off" => Off, "inactive" => Inactive, "idle" => Idle, "all" => All,
+} later []);
+keywords!(Prefer { "link" => Link, "server" => Server } later []);
+keywords!(Failback {
+    "registration" => Registration, "immediate" => Immediate, "manual" => Manual,
+} later []);
+keywords!(SurvivabilityPolicy {
+    "off" => Off, "known" => Known, "open-lan" => OpenLan,
+} later ["local-users"]);
+keywords!(OnPathDown { "silent" => Silent, "error" => Error } later []);
+keywords!(Learn { "once" => Once, "never" => Never } later []);
+keywords!(Ice { "strip" => Strip } later ["relay", "pass"]);

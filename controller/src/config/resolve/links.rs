@@ -1,0 +1,205 @@
+//! `[[interface]]` and `[listen]`.
+
+use keepline_engine::net::{LinkId, Side};
+
+use super::super::{
+    fault::Fault,
+    model::{Accept, Interface, Listen, ListenAddress, Softswitch, XdpMode},
+    section::Section,
+    text::ListenText,
+    value::At,
+};
+use super::duplicates;
+
+/// Links are numbered by a byte, and the kernel's device map has as many slots.
+const MAX_INTERFACES: usize = 64;
+/// Each is a socket and a record in the data path.
+const MAX_LISTENERS: usize = 64;
+
+/// Interfaces with the place of their names.
+pub(super) type Interfaces = Option<Vec<At<Interface>>>;
+
+pub(super) fn interfaces(root: &mut Section<'_>) -> Interfaces {
+    let sections = root.tables("interface");
+    if sections.is_empty() {
+        root.fault(Fault::error(
+            root.span(),
+            "no [[interface]]",
+            "add one with `role = \"lan\"` and one with `role = \"wan\"`",
+        ));
+    }
+    if let Some(beyond) = sections.get(MAX_INTERFACES) {
+        let message = format!("more than {MAX_INTERFACES} interfaces");
+        root.fault(Fault::error(beyond.span(), message, "remove some"));
+    }
+    let read: Vec<Option<At<Interface>>> = sections.into_iter().map(interface).collect();
+    let names: Vec<At<String>> = read
+        .iter()
+        .flatten()
+        .map(|at| At {
+            span: at.span.clone(),
+            value: at.value.name.clone(),
+        })
+        .collect();
+    duplicates(root, String::clone, "interface", &names);
+    let all: Interfaces = read.into_iter().collect();
+    all.filter(|all| !all.is_empty() && all.len() <= MAX_INTERFACES)
+}
+
+fn interface(mut section: Section<'_>) -> Option<At<Interface>> {
+    let name: Option<At<String>> = section.required("name", "\"lan0\"");
+    let side = section.required("role", "\"lan\"");
+    let xdp = section.get("xdp", XdpMode::Auto);
+    let max_calls = section.optional::<u32>("max_calls");
+    section.not_yet("max_kbps", "bound the link with `max_calls`");
+    if let Some(name) = name.as_ref().filter(|name| !kernel_accepts(&name.value)) {
+        section.fault(Fault::error(
+            name.span.clone(),
+            format!("`{}` cannot be an interface's name", name.value),
+            "1 to 15 characters without `/`, `:` and blanks: see `ip link`",
+        ));
+    }
+    section.finish();
+    let name = name?;
+    let value = Interface {
+        name: name.value,
+        side: side?,
+        xdp,
+        max_calls,
+    };
+    Some(At {
+        span: name.span,
+        value,
+    })
+}
+
+/// The kernel's `dev_valid_name`.
+fn kernel_accepts(name: &str) -> bool {
+    (1..=15).contains(&name.len())
+        && name != "."
+        && name != ".."
+        && !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace())
+}
+
+/// `[listen]`, with what the media range must keep clear of.
+pub(super) struct Listeners {
+    pub(super) resolved: Option<Listen>,
+    pub(super) ports: Vec<At<u16>>,
+}
+
+pub(super) fn listen(mut section: Section<'_>, interfaces: &Interfaces) -> Listeners {
+    let udp: Option<Vec<At<ListenText>>> =
+        section.required("udp", "[\"lan0:5060\", \"wan0:5060\"]");
+    for stream in ["tcp", "tls"] {
+        let listeners = section.get_at(stream, Vec::<ListenText>::new());
+        if !listeners.value.is_empty() {
+            section.fault(Fault::error(
+                listeners.span,
+                format!("`{stream}` listeners are not supported in this version"),
+                format!("write `{stream} = []`, or leave it out"),
+            ));
+        }
+    }
+    let accept = section.get("accept", Accept::Peers);
+    let udp = udp.unwrap_or_default();
+    if udp.len() > MAX_LISTENERS {
+        let message = format!("more than {MAX_LISTENERS} listeners");
+        section.fault(Fault::error(section.span(), message, "remove some"));
+    }
+    duplicates(&section, ToString::to_string, "listener", &udp);
+    let ports = udp
+        .iter()
+        .map(|at| At {
+            span: at.span.clone(),
+            value: port(&at.value),
+        })
+        .collect();
+    let addresses: Vec<Option<ListenAddress>> = udp
+        .iter()
+        .map(|text| address(&section, text, interfaces.as_deref()))
+        .collect();
+    section.finish();
+    let all: Option<Vec<ListenAddress>> = addresses.into_iter().collect();
+    let resolved = all
+        .filter(|all| !all.is_empty())
+        .map(|udp| Listen { udp, accept });
+    Listeners { resolved, ports }
+}
+
+fn port(text: &ListenText) -> u16 {
+    match text {
+        ListenText::Interface { port, .. } => *port,
+        ListenText::Address(address) => address.port(),
+    }
+}
+
+fn address(
+    section: &Section<'_>,
+    text: &At<ListenText>,
+    interfaces: Option<&[At<Interface>]>,
+) -> Option<ListenAddress> {
+    let (name, port) = match &text.value {
+        ListenText::Address(address) => return Some(ListenAddress::Address(*address)),
+        ListenText::Interface { name, port } => (name, *port),
+    };
+    // Faults of the interfaces themselves are told already; a guess here would mislead.
+    let interfaces = interfaces?;
+    let index = interfaces.iter().position(|at| at.value.name == *name);
+    let Some(link) = index.and_then(|i| u8::try_from(i).ok()) else {
+        let known: Vec<&str> = interfaces.iter().map(|at| at.value.name.as_str()).collect();
+        section.fault(Fault::error(
+            text.span.clone(),
+            format!("no [[interface]] is named `{name}`"),
+            format!("use one of {}, or add it", known.join(", ")),
+        ));
+        return None;
+    };
+    Some(ListenAddress::Interface {
+        link: LinkId(link),
+        port,
+    })
+}
+
+/// A gateway has two sides, and a listener on each.
+pub(super) fn sides(
+    root: &Section<'_>,
+    interfaces: &Interfaces,
+    listen: &Listeners,
+    softswitches: &Option<Vec<Softswitch>>,
+) {
+    let (Some(interfaces), Some(listen)) = (interfaces, &listen.resolved) else {
+        return;
+    };
+    let has = |side| interfaces.iter().any(|at| at.value.side == side);
+    let needs_wan = softswitches
+        .as_ref()
+        .is_some_and(|groups| !groups.is_empty());
+    let first = || interfaces.first().map_or(0..0, |at| at.span.clone());
+    if !has(Side::Lan) {
+        let hint = "give the interface that phones are on `role = \"lan\"`";
+        root.fault(Fault::error(first(), "no interface faces the phones", hint));
+    }
+    if needs_wan && !has(Side::Wan) {
+        let hint = "give the interface that softswitches are reached over `role = \"wan\"`";
+        root.fault(Fault::error(
+            first(),
+            "no interface faces the softswitches",
+            hint,
+        ));
+    }
+    let by_address = listen
+        .udp
+        .iter()
+        .any(|l| matches!(l, ListenAddress::Address(_)));
+    for (index, interface) in interfaces.iter().enumerate().filter(|_| !by_address) {
+        let listens = |l: &ListenAddress| matches!(l, ListenAddress::Interface { link, .. } if usize::from(link.0) == index);
+        if !listen.udp.iter().any(listens) {
+            let name = &interface.value.name;
+            root.fault(Fault::warning(
+                interface.span.clone(),
+                format!("nothing listens on `{name}`: no SIP is spoken over it"),
+                format!("add `\"{name}:5060\"` to [listen] udp"),
+            ));
+        }
+    }
+}
