@@ -7,6 +7,7 @@
 //! linear in what it reads.
 
 mod addr;
+mod derive;
 pub mod digest;
 mod edit;
 mod keepalive;
@@ -23,6 +24,7 @@ mod value;
 mod via;
 
 pub use addr::NameAddr;
+pub use derive::{ack_for, cancel_for};
 pub use edit::Edit;
 pub use keepalive::{Datagram, classify};
 pub use message::{CSeq, Line, Message};

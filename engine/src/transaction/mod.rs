@@ -1,12 +1,17 @@
 //! SIP transactions over UDP (RFC 3261 section 17, RFC 6026, RFC 3581).
 
+mod client;
+mod key;
+mod server;
+mod table;
+mod timers;
+
 use std::net::SocketAddr;
 
-use crate::{
-    net::ListenerId,
-    sip::{Message, Method},
-    time::{Mono, Now},
-};
+pub use table::Transactions;
+pub use timers::Timers;
+
+use crate::{net::ListenerId, sip::Method};
 
 /// A server transaction: a request that someone sent us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,11 +40,11 @@ pub enum Incoming {
     Absorbed,
     /// A new request.
     New(ServerId),
-    /// A new CANCEL (to be answered like any request), and the INVITE it is about.
+    /// A new CANCEL, to be answered like any request.
     Cancel {
-        /// The INVITE's transaction, if there is one that is not yet over.
+        /// The INVITE it is about; `None` when there is none (any more): 481.
         invite: Option<ServerId>,
-        /// The CANCEL's own.
+        /// The CANCEL's own transaction.
         id: ServerId,
     },
     /// An ACK that belongs to no transaction: that of a 2xx.
@@ -56,11 +61,12 @@ pub enum Received {
     Provisional,
     /// A final response. A 2xx to INVITE is reported each time it comes: each needs its ACK.
     Final,
-    /// A final response seen before; for an INVITE its ACK was sent again.
+    /// A response without further meaning: a final one seen before (for an INVITE its ACK was
+    /// sent again), or a 1xx that a final one has overtaken.
     Retransmitted,
 }
 
-/// Which transaction ended.
+/// A transaction of either kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AnyId {
     /// A client transaction.
@@ -84,27 +90,65 @@ pub enum Output {
     },
     /// A request was sent again: it has not been answered yet.
     Retransmitted(ClientId),
-    /// A request was not answered in 64·T1 (timer B or F).
+    /// A request was not answered finally in 64·T1 (timer B or F); it ends with this.
     TimedOut(ClientId),
     /// The transaction is over; its id means nothing any more.
     Ended(AnyId),
 }
 
-/// Bounds of the table.
+/// Bounds of the table, and its timers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Transactions of both kinds at once.
-    pub transactions: usize,
+    /// Server transactions at once. Bounded apart from the others, so that a flood of requests
+    /// leaves room for our own.
+    pub servers: usize,
+    /// Client transactions at once.
+    pub clients: usize,
+    /// Bytes of requests and responses kept for sending again, both kinds together.
+    pub bytes: usize,
+    /// T1, T2 and T4.
+    pub timers: Timers,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let timers = Timers::default();
+        Self {
+            servers: 50_000,
+            clients: 50_000,
+            bytes: 256 << 20,
+            timers,
+        }
+    }
+}
+
+/// What is in the table, and what did not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Server transactions now.
+    pub servers: usize,
+    /// Client transactions now.
+    pub clients: usize,
+    /// Bytes kept for sending again.
+    pub bytes: usize,
+    /// Requests not taken, or not sent, because a limit was reached.
+    pub refused: u64,
+    /// Requests of ours sent again.
+    pub retransmitted: u64,
+    /// Messages that came again and were absorbed.
+    pub absorbed: u64,
 }
 
 /// Why the machine wants to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// A transaction's timer, by its letter in RFC 3261 section 17 (or RFC 6026).
+    /// A transaction's timer, by its letter in RFC 3261 section 17 (L and M: RFC 6026).
     Timer(char),
 }
 
-/// What is needed to build the CANCEL of a client transaction (RFC 3261 section 9.1).
+/// What is needed to cancel a client transaction (RFC 3261 section 9.1): give the request to
+/// [`cancel_for`](crate::sip::cancel_for), and start the result as a transaction of its own with
+/// the same branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cancel<'t> {
     /// The request as it was sent.
@@ -113,91 +157,4 @@ pub struct Cancel<'t> {
     pub to: SocketAddr,
     /// From which socket.
     pub listener: ListenerId,
-}
-
-/// All transactions.
-#[derive(Debug)]
-pub struct Transactions {
-    limits: Limits,
-}
-
-impl Transactions {
-    /// An empty table.
-    #[must_use]
-    pub fn new(limits: Limits) -> Self {
-        Self { limits }
-    }
-
-    /// Takes a request.
-    pub fn request(
-        &mut self,
-        now: Now,
-        msg: &Message,
-        from: SocketAddr,
-        listener: ListenerId,
-    ) -> Incoming {
-        let _ = (now, msg, from, listener, self.limits);
-        todo!()
-    }
-
-    /// Sends a response. 1xx, 2xx or another final, in any state that allows it.
-    pub fn respond(&mut self, now: Now, id: ServerId, code: u16, bytes: Vec<u8>) {
-        let _ = (now, id, code, bytes);
-        todo!()
-    }
-
-    /// Sends a request and keeps sending it until it is answered. `None`: no room, counted.
-    pub fn start(
-        &mut self,
-        now: Now,
-        key: ClientKey,
-        bytes: Vec<u8>,
-        to: SocketAddr,
-        listener: ListenerId,
-    ) -> Option<ClientId> {
-        let _ = (now, key, bytes, to, listener);
-        todo!()
-    }
-
-    /// Sends no more of a request that is being hunted; its transaction lives on to 64·T1.
-    pub fn stop_retransmitting(&mut self, id: ClientId) {
-        let _ = id;
-        todo!()
-    }
-
-    /// Takes a response; `None` when it belongs to no transaction.
-    pub fn response(
-        &mut self,
-        now: Now,
-        msg: &Message,
-        from: SocketAddr,
-    ) -> Option<(ClientId, Received)> {
-        let _ = (now, msg, from);
-        todo!()
-    }
-
-    /// What is needed to cancel it; `None` when there is nothing to cancel yet (no provisional
-    /// response: ask again at the first) or any more.
-    #[must_use]
-    pub fn cancel_bytes(&self, id: ClientId) -> Option<Cancel<'_>> {
-        let _ = id;
-        todo!()
-    }
-
-    /// Runs every timer that is due.
-    pub fn handle_timeout(&mut self, now: Now) {
-        let _ = now;
-        todo!()
-    }
-
-    /// When to call [`handle_timeout`](Self::handle_timeout) next.
-    #[must_use]
-    pub fn poll_timeout(&self) -> Option<(Mono, Reason)> {
-        todo!()
-    }
-
-    /// What to do next; call until `None`.
-    pub fn poll_output(&mut self) -> Option<Output> {
-        todo!()
-    }
 }
