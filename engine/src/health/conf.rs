@@ -136,3 +136,24 @@ impl Default for Backoff {
         }
     }
 }
+
+/// Keeps a configuration from making the machine spin: no timer is shorter than this.
+pub(super) fn bounded(mut conf: GroupConf) -> GroupConf {
+    const SHORTEST: Duration = Duration::from_millis(20);
+    for timer in [
+        &mut conf.interval,
+        &mut conf.timeout,
+        &mut conf.passive_timeout,
+        &mut conf.passive_timeout_other,
+        &mut conf.slow_timeout,
+        &mut conf.after_100_timeout,
+        &mut conf.backoff.initial,
+        &mut conf.backoff.max,
+        &mut conf.backoff.max_alone,
+    ] {
+        *timer = (*timer).max(SHORTEST);
+    }
+    conf.max_unanswered = conf.max_unanswered.max(1);
+    conf.recover_answers = conf.recover_answers.max(1);
+    conf
+}

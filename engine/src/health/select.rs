@@ -1,0 +1,186 @@
+//! The path for a request.
+
+use super::{
+    Class, Failback, Group, GroupState, Health, Path, Prefer, Want, jitter::mix, path::Condition,
+};
+use crate::{
+    net::{GroupId, PathKey, ServerId},
+    time::{Mono, Now},
+};
+
+/// How willingly a path is used, best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Tier {
+    /// Up, or never heard.
+    Ready,
+    /// Up again, on its fail-back hold: used while nothing is ready.
+    Returning,
+    /// Suspect: better than a server that asked to be left alone.
+    Suspect,
+    /// Held until then: the earliest is used rather than none.
+    Held(Mono),
+}
+
+/// The order among candidates: smaller is better.
+#[derive(Debug, PartialEq, PartialOrd)]
+struct Rank {
+    tier: Tier,
+    not_switched_to: bool,
+    /// `Prefer::Server` looks at the link before the server.
+    link_first: usize,
+    not_affine: bool,
+    priority: u16,
+    draw: f64,
+    server: u16,
+    link: usize,
+}
+
+impl Health {
+    /// The path for a request; `None` when every untried path is down.
+    ///
+    /// Order: ready paths before returning, suspect and held ones; then the operator's choice,
+    /// the server with affinity where fail-back permits, priority, and a rendezvous hash of the
+    /// AOR by weight. The same server over the next link comes before or after the next server
+    /// as `prefer` says.
+    #[must_use]
+    pub fn choose(&self, now: Now, want: &Want<'_>) -> Option<PathKey> {
+        let group = self.group(want.group)?;
+        let candidates: Vec<_> = self
+            .paths_of(want.group)
+            .filter(|(key, path)| !path.is_down() && !want.tried.contains(key))
+            .map(|(key, path)| (key, tier(now.mono, group, key.server, path, path.condition)))
+            .collect();
+        let affinity = want
+            .affinity
+            .filter(|&server| honoured(group, want, server, &candidates));
+        self.best(group, &candidates, affinity, want.aor)
+    }
+
+    /// The path of requests without affinity, as if suspicion did not exist.
+    pub(super) fn active(&self, now: Now, id: GroupId) -> Option<PathKey> {
+        let group = self.group(id)?;
+        let candidates: Vec<_> = self
+            .paths_of(id)
+            .filter(|(_, path)| !path.is_down())
+            .map(|(key, path)| (key, tier(now.mono, group, key.server, path, Condition::Up)))
+            .collect();
+        // Among equals the active one stays: the choice by weight is per AOR.
+        let stays = match group.state {
+            GroupState::Serving { active } => Some(active.server),
+            GroupState::Survivability => None,
+        };
+        let best = candidates
+            .iter()
+            .map(|(key, tier)| (*tier, priority(group, key.server)))
+            .min();
+        let stays = stays.filter(|&server| {
+            let rank = |(key, tier): &(PathKey, Tier)| {
+                (key.server == server).then_some((*tier, priority(group, server)))
+            };
+            candidates.iter().filter_map(rank).min() == best
+        });
+        self.best(group, &candidates, stays, b"")
+    }
+
+    fn best(
+        &self,
+        group: &Group,
+        candidates: &[(PathKey, Tier)],
+        affinity: Option<ServerId>,
+        aor: &[u8],
+    ) -> Option<PathKey> {
+        let rank = |key: PathKey, tier: Tier| {
+            let link = self
+                .links
+                .iter()
+                .position(|l| l.id == key.link)
+                .unwrap_or(usize::MAX);
+            Rank {
+                tier,
+                not_switched_to: group.switched_to.is_some_and(|server| server != key.server),
+                link_first: if group.conf.prefer == Prefer::Server {
+                    link
+                } else {
+                    0
+                },
+                not_affine: affinity.is_some_and(|server| server != key.server),
+                priority: priority(group, key.server),
+                draw: draw(group, key.server, aor),
+                server: key.server.index,
+                link,
+            }
+        };
+        let ranked = candidates.iter().map(|&(key, tier)| (rank(key, tier), key));
+        ranked
+            .min_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal))
+            .map(|(_, key)| key)
+    }
+}
+
+fn tier(now: Mono, group: &Group, server: ServerId, path: &Path, condition: Condition) -> Tier {
+    let held = group
+        .held_until
+        .get(usize::from(server.index))
+        .copied()
+        .flatten();
+    if let Some(until) = held.filter(|&until| until > now) {
+        return Tier::Held(until);
+    }
+    if condition == Condition::Suspect {
+        return Tier::Suspect;
+    }
+    match path.returns_at {
+        Some(at) if at > now => Tier::Returning,
+        _ => Tier::Ready,
+    }
+}
+
+/// May affinity decide? Not against the operator, and not against a better server that is
+/// ready, once the fail-back policy lets this request return to it.
+fn honoured(
+    group: &Group,
+    want: &Want<'_>,
+    server: ServerId,
+    candidates: &[(PathKey, Tier)],
+) -> bool {
+    if group.switched_to.is_some() {
+        return false;
+    }
+    let returns = match group.conf.failback {
+        Failback::Registration => want.class == Class::Register,
+        Failback::Immediate => true,
+        Failback::Manual => false,
+    };
+    let ready = candidates.iter().filter(|(_, tier)| *tier == Tier::Ready);
+    let best = ready.map(|(key, _)| priority(group, key.server)).min();
+    !returns || best.is_none_or(|best| priority(group, server) <= best)
+}
+
+fn priority(group: &Group, server: ServerId) -> u16 {
+    group
+        .conf
+        .servers
+        .get(usize::from(server.index))
+        .map_or(u16::MAX, |server| server.priority)
+}
+
+/// Weighted rendezvous: each server draws for the AOR, the smallest draw wins, in the long run
+/// in proportion to the weights; a server's coming or going moves only its own AORs.
+fn draw(group: &Group, server: ServerId, aor: &[u8]) -> f64 {
+    let Some(conf) = group.conf.servers.get(usize::from(server.index)) else {
+        return f64::MAX;
+    };
+    let bytes = conf.uri.bytes().chain([0]).chain(aor.iter().copied());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    // 53 bits make a uniform number in (0, 1]; its negative logarithm is exponential.
+    #[expect(clippy::cast_precision_loss, reason = "53 bits are exact in an f64")]
+    let uniform = ((mix(hash) >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+    let weight = if conf.weight == 0 {
+        0.01
+    } else {
+        f64::from(conf.weight)
+    };
+    -uniform.ln() / weight
+}
