@@ -9,9 +9,12 @@
 pub mod branch;
 pub mod capture;
 pub mod cell;
+pub mod kamailio;
 pub mod netns;
 pub mod node;
+pub mod phone;
 pub mod process;
+pub mod rtp;
 pub mod standing;
 mod stub;
 pub mod wait;

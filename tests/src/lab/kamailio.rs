@@ -1,0 +1,131 @@
+//! The softswitch: Kamailio as registrar and proxy, two of them sharing one location table.
+//!
+//! They replicate registrations over a link of their own (`dmq_usrloc`), as a cluster does, so
+//! that a softswitch which is cut off on the WAN side comes back with a current table.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use rustix::process::Signal;
+
+use super::{Branch, Launch, Node, Process, branch::SOFTSWITCHES, wait};
+
+/// Domain that the softswitches serve.
+pub const DOMAIN: &str = "example.test";
+const CONFIG: &str = include_str!("../../scenarios/kamailio.cfg");
+
+/// Password of a phone; only the phones and the softswitches know it.
+#[must_use]
+pub fn password(user: &str) -> String {
+    format!("secret-{user}")
+}
+
+/// One softswitch.
+pub struct Softswitch {
+    index: usize,
+    digest: bool,
+    process: Process,
+}
+
+impl Softswitch {
+    /// Starts the one with this index, and returns when it answers. With `digest`, REGISTER and
+    /// the first INVITE of a call are challenged.
+    ///
+    /// # Errors
+    /// When Kamailio does not start; the message quotes it.
+    pub fn start(branch: &Branch, index: usize, digest: bool) -> Result<Self> {
+        let node = &branch.softswitches[index];
+        let folder = format!("/run/ss{}", index + 1);
+        branch
+            .cell()
+            .write(format!("{folder}/kamailio.cfg"), config(index))?;
+        let mut launch = Launch::new("kamailio")
+            // Stay in the foreground, log here, keep out of the system's folders.
+            .args(["-DD", "-E", "-n", "2", "-m", "32", "-M", "8", "-Y", &folder])
+            .args(["-f", &format!("{folder}/kamailio.cfg")]);
+        if digest {
+            launch = launch.args(["-A", "WITH_DIGEST"]);
+        }
+        let process = node.start(&launch)?;
+        answers(node, SOFTSWITCHES[index])
+            .with_context(|| format!("kamailio printed:\n{}", process.tail()))?;
+        Ok(Self {
+            index,
+            digest,
+            process,
+        })
+    }
+
+    /// `kill -9`: its ports answer with ICMP from now on.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// SIGSTOP: it takes packets and says nothing.
+    ///
+    /// # Errors
+    /// When it is dead.
+    pub fn pause(&self) -> Result<()> {
+        self.process.signal(Signal::STOP)
+    }
+
+    /// SIGCONT.
+    ///
+    /// # Errors
+    /// When it is dead.
+    pub fn resume(&self) -> Result<()> {
+        self.process.signal(Signal::CONT)
+    }
+
+    /// Starts it anew after [`Softswitch::kill`].
+    ///
+    /// # Errors
+    /// As [`Softswitch::start`].
+    pub fn restart(&mut self, branch: &Branch) -> Result<()> {
+        self.process.kill();
+        *self = Self::start(branch, self.index, self.digest)?;
+        Ok(())
+    }
+
+    /// What it logged.
+    #[must_use]
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+}
+
+fn config(index: usize) -> String {
+    let peer = 2 - index;
+    CONFIG
+        .replace("@ADDRESS@", SOFTSWITCHES[index])
+        .replace("@CLUSTER@", &format!("10.99.20.{}", index + 1))
+        .replace("@PEER@", &format!("10.99.20.{peer}"))
+        .replace(
+            "@SECRET@",
+            &format!("nonce secret of softswitch {}", index + 1),
+        )
+        .replace("@DOMAIN@", DOMAIN)
+}
+
+/// Asks with OPTIONS until there is an answer.
+fn answers(node: &Node, address: &str) -> Result<()> {
+    let socket = node.udp(&format!("{address}:0"))?;
+    socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+    let port = socket.local_addr()?.port();
+    let mut round = 0;
+    wait::until("kamailio answers OPTIONS", Duration::from_secs(10), || {
+        round += 1;
+        let options = format!(
+            "OPTIONS sip:{DOMAIN} SIP/2.0\r\n\
+             Via: SIP/2.0/UDP {address}:{port};branch=z9hG4bKlab{round}\r\n\
+             From: <sip:lab@{DOMAIN}>;tag=lab\r\nTo: <sip:{DOMAIN}>\r\n\
+             Call-ID: lab-{port}\r\nCSeq: {round} OPTIONS\r\nContent-Length: 0\r\n\r\n"
+        );
+        socket
+            .send_to(options.as_bytes(), format!("{address}:5060"))
+            .ok()?;
+        let mut answer = [0; 1500];
+        let length = socket.recv(&mut answer).ok()?;
+        answer[..length].starts_with(b"SIP/2.0 200").then_some(())
+    })
+}
