@@ -11,12 +11,17 @@ use keepline_engine::{
 };
 use support::{LISTENER, addr, at, ms, parse, request, response};
 
+/// What went out, each with its millisecond.
+type Sent = Vec<(u64, Message)>;
+/// What the user was told, each with its millisecond.
+type Told = Vec<(u64, Output)>;
+
 /// Everything that was sent, with its time, until nothing more would be.
-fn run(machine: &mut Transactions) -> (Vec<(u64, Message)>, Vec<(u64, Output)>) {
+fn run(machine: &mut Transactions) -> (Sent, Told) {
     run_until(machine, u64::MAX)
 }
 
-fn run_until(machine: &mut Transactions, end: u64) -> (Vec<(u64, Message)>, Vec<(u64, Output)>) {
+fn run_until(machine: &mut Transactions, end: u64) -> (Sent, Told) {
     let (mut sent, mut told, mut now) = (Vec::new(), Vec::new(), None);
     loop {
         while let Some(output) = machine.poll_output() {
