@@ -3,7 +3,13 @@
 //! Everything is pinned below one directory, so that the data path outlives the controller
 //! (KL5); `stats` and `fastpath status` read the pins with no daemon running.
 
-use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
+use std::{ops::RangeInclusive, path::PathBuf};
+
+mod error;
+pub mod layout;
+pub mod object;
+
+pub use error::Error;
 
 /// How a program shall be put on an interface (`xdp = ...` of the configuration).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -46,10 +52,12 @@ pub struct Options {
     pub interfaces: Vec<Interface>,
     /// The media ports.
     pub media: RangeInclusive<u16>,
-    /// How long the negative answers of a path that fell are spread over its clients.
-    pub gate_spread: Duration,
+    /// Directions of media streams at once.
+    pub max_plans: u32,
     /// Entries of the transparent mode's flow table.
     pub max_flows: u32,
+    /// Transparent mode: flows that are not addressed to us are looked up.
+    pub transparent: bool,
 }
 
 /// An interface that carries the program.

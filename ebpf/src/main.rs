@@ -1,0 +1,78 @@
+//! The XDP program: the whole policy is [`decide`]; everything it calls is one concern a file.
+//!
+//! A packet is answered, forwarded or absorbed only when it is understood whole; everything
+//! else passes to the kernel, unmodified. Nothing is written before everything is decided.
+
+#![no_std]
+#![no_main]
+#![feature(core_intrinsics)]
+#![allow(
+    internal_features,
+    reason = "this target's `core` has no atomic fetch_add: see atomic.rs"
+)]
+
+mod answer;
+mod atomic;
+mod events;
+mod forward;
+mod frame;
+mod listeners;
+mod media;
+mod parse;
+mod plans;
+mod sockets;
+mod xdp;
+
+use aya_ebpf::{bindings::xdp_action, macros::xdp, programs::XdpContext};
+use keepline_common::{
+    classify::Keepalive,
+    reason::{Reason, Verdict},
+};
+
+use crate::{frame::Frame, xdp::XdpFrame};
+
+/// The program on every interface.
+#[xdp(frags)] // jumbo frames: attaches at any MTU (case X15)
+pub fn keepline(ctx: XdpContext) -> u32 {
+    let mut frame = XdpFrame::new(ctx);
+    let (Ok(reason) | Err(reason)) = decide(&mut frame);
+    events::count(frame.ingress(), reason);
+    match reason.verdict() {
+        Verdict::Tx => xdp_action::XDP_TX,
+        Verdict::Redirect => xdp_action::XDP_REDIRECT,
+        Verdict::Pass => xdp_action::XDP_PASS,
+        Verdict::Drop => xdp_action::XDP_DROP,
+    }
+}
+
+/// The policy. `Ok`: dealt with here. `Err`: why it was left to others, or to nobody.
+#[inline(always)]
+fn decide<F: Frame>(frame: &mut F) -> Result<Reason, Reason> {
+    let datagram = parse::parse(frame)?;
+    if let Some(index) = media::index(&datagram) {
+        let plan = media::plan(frame, &datagram, index)?;
+        return forward::forward(frame, &datagram, &plan);
+    }
+    if let Some(listener) = listeners::find(&datagram) {
+        return match Keepalive::of(datagram.payload_len(), parse::head(frame, &datagram)) {
+            Some(Keepalive::Empty) => Ok(Reason::KeepaliveEmpty),
+            Some(Keepalive::Crlf) => Ok(Reason::KeepaliveCrlf),
+            Some(Keepalive::DoubleCrlf) => Ok(Reason::KeepaliveDoubleCrlf),
+            Some(Keepalive::Zeros) => Ok(Reason::KeepaliveZeros),
+            None => answer::answer(frame, &datagram, &listener),
+        };
+    }
+    let plan = plans::transparent(&datagram)?;
+    forward::forward(frame, &datagram, &plan)
+}
+
+#[cfg(not(test))]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    loop {}
+}
+
+/// What the kernel asks for before it offers its GPL-only helpers.
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
