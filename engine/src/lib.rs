@@ -7,6 +7,7 @@
 pub mod event;
 pub mod health;
 pub mod media;
+mod mix;
 pub mod net;
 pub mod sdp;
 pub mod seal;

@@ -2,32 +2,22 @@
 
 use std::time::Duration;
 
-/// A small generator (SplitMix64): enough to keep gateways from probing in step.
+use crate::mix::Mix;
+
+/// Keeps gateways from probing in step.
 #[derive(Debug)]
-pub(super) struct Jitter(u64);
+pub(super) struct Jitter(Mix);
 
 impl Jitter {
     pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(Mix::new(seed))
     }
 
     /// Between 75 % and 95 % of the delay: a cap stays a cap.
     pub(super) fn spread(&mut self, delay: Duration) -> Duration {
-        let permille = 750 + self.next() % 200;
+        let permille = 750 + self.0.next() % 200;
         delay * u32::try_from(permille).unwrap_or(1000) / 1000
     }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
-}
-
-/// SplitMix64's finaliser: a good 64-bit mixer.
-pub(super) fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 #[cfg(test)]

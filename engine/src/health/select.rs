@@ -1,9 +1,8 @@
 //! The path for a request.
 
-use super::{
-    Class, Failback, Group, GroupState, Health, Path, Prefer, Want, jitter::mix, path::Condition,
-};
+use super::{Class, Failback, Group, GroupState, Health, Path, Prefer, Want, path::Condition};
 use crate::{
+    mix::mix,
     net::{GroupId, PathKey, ServerId},
     time::{Mono, Now},
 };

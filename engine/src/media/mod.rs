@@ -1,9 +1,23 @@
 //! Media plans: which ports a call holds, and which flows forward it (signalling.md section 7).
+//!
+//! | file | concern |
+//! |---|---|
+//! | `exchange` | offers and answers, and the bodies that go on |
+//! | `remote` | what a body says of its sender, and what it may not say |
+//! | `source` | the one source a port accepts, and how it is learned |
+//! | `plan` | where each port's packets go, through hairpins |
+//! | `ports` | port pairs, and their rest |
 
+mod exchange;
+mod plan;
+mod ports;
+mod remote;
+mod session;
+mod source;
 mod types;
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     net::{IpAddr, SocketAddr},
 };
 
@@ -12,9 +26,14 @@ pub use types::{
     Signalled, StreamView,
 };
 
+use ports::Ports;
+use session::{End, Part, Session, SideOf, Slot};
+
 use crate::{
-    net::LinkId,
-    steer::{Delta, Flow},
+    mix::mix,
+    net::{LinkId, Side},
+    sdp::Origin,
+    steer::{Delta, Flow, FlowId},
     time::Now,
 };
 
@@ -24,83 +43,134 @@ use crate::{
 /// and learning windows end. After each call the driver drains [`Media::poll_output`].
 #[derive(Debug)]
 pub struct Media {
+    conf: MediaConf,
+    links: BTreeMap<LinkId, LinkState>,
+    sessions: BTreeMap<SessionId, Session>,
+    /// Every port that is held.
+    locals: HashMap<SocketAddr, Slot>,
+    flows: BTreeMap<FlowId, (SessionId, Flow)>,
+    /// Sessions whose media passes through each other.
+    hairpins: BTreeMap<SessionId, BTreeSet<SessionId>>,
+    next_flow: u64,
     outputs: VecDeque<Delta>,
+}
+
+#[derive(Debug)]
+struct LinkState {
+    side: Side,
+    address: Option<IpAddr>,
+    ports: Ports,
 }
 
 impl Media {
     /// No session yet, every port free.
     #[must_use]
     pub fn new(conf: MediaConf, links: Vec<MediaLink>) -> Self {
-        let _ = (conf, links);
+        let state = |link: MediaLink| {
+            let ports = Ports::new(&conf.ports, conf.seed ^ u64::from(link.id.0));
+            let address = link.address.map(|ip| ip.to_canonical());
+            (
+                link.id,
+                LinkState {
+                    side: link.side,
+                    address,
+                    ports,
+                },
+            )
+        };
         Self {
+            links: links.into_iter().map(state).collect(),
+            conf,
+            sessions: BTreeMap::new(),
+            locals: HashMap::new(),
+            flows: BTreeMap::new(),
+            hairpins: BTreeMap::new(),
+            next_flow: 1,
             outputs: VecDeque::new(),
         }
     }
 
     /// Begins a session between two links; ports are taken by the first offer.
     pub fn open(&mut self, session: SessionId, caller: LinkId, callee: LinkId) {
-        let _ = (session, caller, callee);
-    }
-
-    /// Takes an offer from `from` and returns the body for the other leg. The same body again
-    /// (a retransmission, a hunt to another server) returns the same bytes.
-    ///
-    /// # Errors
-    /// [`Refused`], with the SIP status to answer; the session is as it was.
-    pub fn offer(
-        &mut self,
-        now: Now,
-        session: SessionId,
-        from: Leg,
-        signalled: Signalled,
-        body: &[u8],
-    ) -> Result<Vec<u8>, Refused> {
-        let _ = (now, session, from, signalled);
-        Ok(body.to_vec())
-    }
-
-    /// Takes an answer from `from` (an 18x, a 2xx, an ACK) and returns the body for the other
-    /// leg. Of several answers to one offer the last wins; the same again changes nothing.
-    ///
-    /// # Errors
-    /// [`Refused`]; the session is as it was.
-    pub fn answer(
-        &mut self,
-        now: Now,
-        session: SessionId,
-        from: Leg,
-        signalled: Signalled,
-        body: &[u8],
-    ) -> Result<Vec<u8>, Refused> {
-        let _ = (now, session, from, signalled);
-        Ok(body.to_vec())
-    }
-
-    /// The offer that is open was refused: what was agreed before stays in force (RFC 3264
-    /// section 4). Does nothing when none is open.
-    pub fn offer_refused(&mut self, now: Now, session: SessionId) {
-        let _ = (now, session);
+        let side = |leg: Leg, link| SideOf {
+            link,
+            // 31 bits: there are phones that read it into an int.
+            origin: Origin {
+                id: mix(self.conf.seed ^ (session.0 << 1) ^ leg as u64) >> 33,
+                version: 0,
+            },
+            sent: None,
+        };
+        let sides = [side(Leg::Caller, caller), side(Leg::Callee, callee)];
+        let state = Session {
+            sides,
+            streams: Vec::new(),
+            exchange: None,
+        };
+        self.sessions.entry(session).or_insert(state);
     }
 
     /// Moves a leg to another link, before its body is sent there: a hunt over another WAN.
+    /// The offer must be given again.
     pub fn relink(&mut self, now: Now, session: SessionId, leg: Leg, link: LinkId) {
-        let _ = (now, session, leg, link);
+        let Some(state) = self
+            .sessions
+            .get(&session)
+            .filter(|s| s.side(leg).link != link)
+        else {
+            return;
+        };
+        (0..state.streams.len()).for_each(|stream| self.free_end(now, session, stream, leg));
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.side_mut(leg).link = link;
+            state.exchange = None;
+        }
+        self.replan(session);
     }
 
     /// Ends a session: its flows are cleared, its ports closed.
     pub fn close(&mut self, now: Now, session: SessionId) {
-        let _ = (now, session);
+        let Some(state) = self.sessions.get(&session) else {
+            return;
+        };
+        let touched = self.touched(session);
+        (0..state.streams.len()).for_each(|stream| self.free_stream(now, session, stream));
+        self.unlink_hairpins(session);
+        self.sessions.remove(&session);
+        touched.into_iter().for_each(|other| self.replan(other));
     }
 
-    /// A datagram arrived on the media socket `local`: decides where it goes, and learns.
-    pub fn source_seen(&mut self, now: Now, local: SocketAddr, from: SocketAddr) -> Seen {
-        let _ = (now, local, from);
-        Seen::Drop(DropReason::NoSession)
-    }
-
-    /// A link's address came, went or changed.
+    /// A link's address came, went or changed: its ports are held anew, its flows follow, and
+    /// sources behind it may be learned once more.
     pub fn address_changed(&mut self, now: Now, link: LinkId, address: Option<IpAddr>) {
-        let _ = (now, link, address);
+        let address = address.map(|ip| ip.to_canonical());
+        let Some(state) = self
+            .links
+            .get(&link)
+            .filter(|state| state.address != address)
+        else {
+            return;
+        };
+        let old = state.address;
+        let slots: Vec<_> = self.slots_on(link).collect();
+        for &(slot, port) in &slots {
+            if let Some(old) = old {
+                self.close_port(SocketAddr::new(old, slot.part.of(port)));
+            }
+        }
+        if let Some(state) = self.links.get_mut(&link) {
+            state.address = address;
+        }
+        for &(slot, port) in slots.iter().filter(|(slot, _)| slot.part == Part::Rtp) {
+            self.open_ports(slot, link, port);
+        }
+        for &(slot, _) in &slots {
+            if let Some(end) = self.end_mut(slot) {
+                let source = end.source_mut(slot.part);
+                *source = source.reopened(now.mono);
+            }
+        }
+        slots.iter().for_each(|(slot, _)| self.replan(slot.session));
     }
 
     /// The next change of the desired state.
@@ -109,20 +179,95 @@ impl Media {
         self.outputs.pop_front()
     }
 
-    /// Every flow that is in force.
+    /// Every flow that is in force, with the session it belongs to.
     pub fn flows(&self) -> impl Iterator<Item = (SessionId, &Flow)> {
-        std::iter::empty()
+        self.flows.values().map(|(session, flow)| (*session, flow))
     }
 
     /// Every port that is held, with its link.
     pub fn ports(&self) -> impl Iterator<Item = (LinkId, SocketAddr)> {
-        std::iter::empty()
+        self.locals.iter().filter_map(|(local, slot)| {
+            Some((
+                self.sessions.get(&slot.session)?.side(slot.leg).link,
+                *local,
+            ))
+        })
     }
 
-    /// A session as `calls` shows it.
-    #[must_use]
-    pub fn session_view(&self, session: SessionId) -> Option<SessionView> {
-        let _ = session;
-        None
+    fn address(&self, link: LinkId) -> Option<IpAddr> {
+        self.links.get(&link)?.address
+    }
+
+    fn local(&self, link: LinkId, port: u16) -> Option<SocketAddr> {
+        Some(SocketAddr::new(self.address(link)?, port))
+    }
+
+    fn is_ours(&self, ip: IpAddr) -> bool {
+        self.links.values().any(|link| link.address == Some(ip))
+    }
+
+    fn end(&self, slot: Slot) -> Option<&End> {
+        self.sessions.get(&slot.session)?.end(slot.stream, slot.leg)
+    }
+
+    fn end_mut(&mut self, slot: Slot) -> Option<&mut End> {
+        let stream = self
+            .sessions
+            .get_mut(&slot.session)?
+            .streams
+            .get_mut(slot.stream)?;
+        Some(&mut stream.ends[slot.leg as usize])
+    }
+
+    /// Every port that is held on a link, with its pair.
+    fn slots_on(&self, link: LinkId) -> impl Iterator<Item = (Slot, u16)> {
+        let on_link = move |slot: &Slot| {
+            self.sessions
+                .get(&slot.session)
+                .is_some_and(|s| s.side(slot.leg).link == link)
+        };
+        let slots = self.locals.values().copied().filter(on_link);
+        slots.filter_map(|slot| Some((slot, self.end(slot)?.port?)))
+    }
+
+    fn free_stream(&mut self, now: Now, session: SessionId, stream: usize) {
+        [Leg::Caller, Leg::Callee]
+            .into_iter()
+            .for_each(|leg| self.free_end(now, session, stream, leg));
+    }
+
+    /// Gives a leg's pair back; both directions of its stream stop.
+    fn free_end(&mut self, now: Now, session: SessionId, stream: usize, leg: Leg) {
+        let rtp = Slot {
+            session,
+            stream,
+            leg,
+            part: Part::Rtp,
+        };
+        let Some(link) = self
+            .sessions
+            .get(&session)
+            .map(|state| state.side(leg).link)
+        else {
+            return;
+        };
+        let Some(end) = self.end_mut(rtp) else { return };
+        let flows = end.flows;
+        let Some(port) = end.port.take() else { return };
+        self.clear_flows(flows);
+        for part in Part::BOTH {
+            if let Some(local) = self.local(link, part.of(port)) {
+                self.close_port(local);
+            }
+        }
+        if let Some(state) = self.links.get_mut(&link) {
+            state.ports.give(now.mono, port);
+        }
+    }
+
+    fn close_port(&mut self, local: SocketAddr) {
+        if self.locals.remove(&local).is_some() {
+            self.outputs.push_back(Delta::PortClose { local });
+        }
     }
 }

@@ -1,8 +1,14 @@
 //! The vocabulary between the media plans and the rest of the engine.
 
-use std::{net::IpAddr, ops::RangeInclusive};
+use std::{
+    net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
+};
 
-use crate::{net::LinkId, sdp};
+use crate::{
+    net::{LinkId, Side},
+    sdp,
+};
 
 /// A dialog's media, numbered by the proxy; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,6 +71,8 @@ pub struct MediaConf {
 pub struct MediaLink {
     /// Which link.
     pub id: LinkId,
+    /// Which way it faces: only a LAN phone's source can be certain without learning.
+    pub side: Side,
     /// Its present address.
     pub address: Option<IpAddr>,
 }
@@ -113,9 +121,9 @@ pub enum Seen {
     /// Send it on from this gateway address to that remote address.
     Relay {
         /// The media socket it leaves by.
-        from: std::net::SocketAddr,
+        from: SocketAddr,
         /// Where it goes.
-        to: std::net::SocketAddr,
+        to: SocketAddr,
     },
     /// Drop it.
     Drop(DropReason),
@@ -128,8 +136,6 @@ pub enum DropReason {
     NoSession,
     /// The source is not the accepted one.
     ForeignSource,
-    /// The bound on packets before the lock is reached.
-    LearningBudget,
     /// The other party has not said where its media goes.
     NoDestination,
 }
@@ -162,11 +168,11 @@ pub struct LegView {
     /// The link it is on.
     pub link: LinkId,
     /// Our RTP address.
-    pub local: Option<std::net::SocketAddr>,
+    pub local: Option<SocketAddr>,
     /// The party's RTP address: learned, else as its SDP says.
-    pub remote: Option<std::net::SocketAddr>,
+    pub remote: Option<SocketAddr>,
     /// The accepted source, once known.
-    pub source: Option<std::net::SocketAddr>,
-    /// Datagrams that were relayed before the source was known.
+    pub source: Option<SocketAddr>,
+    /// Datagrams that came up before the source was known, foreign ones included.
     pub before_lock: u32,
 }

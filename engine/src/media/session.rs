@@ -1,0 +1,196 @@
+//! What the media of one dialog consists of.
+
+use super::{
+    Leg, LegView, SessionId, SessionView, Signalled, StreamView, remote::Remote, source::Source,
+};
+use crate::{
+    net::LinkId,
+    sdp::Origin,
+    steer::{FlowId, FlowKind},
+};
+
+/// RTP's or RTCP's port of a pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    Rtp,
+    Rtcp,
+}
+
+/// One of our ports, by its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub(super) session: SessionId,
+    pub(super) stream: usize,
+    pub(super) leg: Leg,
+    pub(super) part: Part,
+}
+
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) sides: [SideOf; 2],
+    pub(super) streams: Vec<Stream>,
+    pub(super) exchange: Option<Exchange>,
+}
+
+/// A leg without its streams.
+#[derive(Debug)]
+pub(super) struct SideOf {
+    pub(super) link: LinkId,
+    pub(super) origin: Origin,
+    /// The body last sent there, without its version.
+    pub(super) sent: Option<Vec<u8>>,
+}
+
+/// One m= line on both legs.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) media: String,
+    /// An answer was given: a refused offer does not take it away.
+    pub(super) agreed: bool,
+    pub(super) disabled: bool,
+    pub(super) mux: bool,
+    pub(super) ends: [End; 2],
+}
+
+/// One leg of a stream.
+#[derive(Debug)]
+pub(super) struct End {
+    /// The even port of our pair.
+    pub(super) port: Option<u16>,
+    pub(super) remote: Option<Remote>,
+    pub(super) rtp: Source,
+    pub(super) rtcp: Source,
+    /// Flows of packets that arrive here: RTP, RTCP.
+    pub(super) flows: [FlowId; 2],
+    pub(super) before_lock: u32,
+}
+
+/// The last offer, and its last answer.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub(super) from: Leg,
+    pub(super) offer: Body,
+    pub(super) remotes: Vec<Option<Remote>>,
+    pub(super) answer: Option<Body>,
+}
+
+/// A body as it came, from where, and as it went on.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub(super) signalled: Signalled,
+    pub(super) came: Vec<u8>,
+    pub(super) went: Vec<u8>,
+}
+
+impl Part {
+    pub(super) const BOTH: [Self; 2] = [Self::Rtp, Self::Rtcp];
+
+    /// This part's port of a pair.
+    pub(super) fn of(self, pair: u16) -> u16 {
+        match self {
+            Self::Rtp => pair,
+            Self::Rtcp => pair | 1,
+        }
+    }
+
+    pub(super) fn kind(self) -> FlowKind {
+        match self {
+            Self::Rtp => FlowKind::Rtp,
+            Self::Rtcp => FlowKind::Rtcp,
+        }
+    }
+}
+
+impl Body {
+    /// The same message again, or the same offer to another server.
+    pub(super) fn is(&self, signalled: Signalled, came: &[u8]) -> bool {
+        self.signalled == signalled && self.came == came
+    }
+}
+
+impl Session {
+    pub(super) fn side(&self, leg: Leg) -> &SideOf {
+        &self.sides[leg as usize]
+    }
+
+    pub(super) fn side_mut(&mut self, leg: Leg) -> &mut SideOf {
+        &mut self.sides[leg as usize]
+    }
+
+    pub(super) fn end(&self, stream: usize, leg: Leg) -> Option<&End> {
+        self.streams
+            .get(stream)
+            .map(|stream| &stream.ends[leg as usize])
+    }
+}
+
+impl Stream {
+    pub(super) fn new(media: &str, first_flow: u64) -> Self {
+        let end = |at: u64| End {
+            port: None,
+            remote: None,
+            rtp: Source::default(),
+            rtcp: Source::default(),
+            flows: [FlowId(at), FlowId(at + 1)],
+            before_lock: 0,
+        };
+        Self {
+            media: media.to_owned(),
+            agreed: false,
+            disabled: false,
+            mux: false,
+            ends: [end(first_flow), end(first_flow + 2)],
+        }
+    }
+}
+
+impl End {
+    pub(super) fn source(&self, part: Part) -> &Source {
+        match part {
+            Part::Rtp => &self.rtp,
+            Part::Rtcp => &self.rtcp,
+        }
+    }
+
+    pub(super) fn source_mut(&mut self, part: Part) -> &mut Source {
+        match part {
+            Part::Rtp => &mut self.rtp,
+            Part::Rtcp => &mut self.rtcp,
+        }
+    }
+}
+
+impl super::Media {
+    /// A session as `calls` shows it.
+    #[must_use]
+    pub fn session_view(&self, session: SessionId) -> Option<SessionView> {
+        let state = self.sessions.get(&session)?;
+        let leg = |end: &End, leg: Leg| {
+            let link = state.side(leg).link;
+            let declared = end.remote.and_then(|remote| remote.rtp.declared);
+            LegView {
+                link,
+                local: end.port.and_then(|port| self.local(link, port)),
+                remote: end.rtp.learned().or(declared),
+                source: end.rtp.accepted(),
+                before_lock: end.before_lock,
+            }
+        };
+        let stream = |stream: &Stream| StreamView {
+            media: stream.media.clone(),
+            disabled: stream.disabled,
+            held: stream
+                .ends
+                .iter()
+                .any(|end| end.remote.is_some_and(|remote| remote.held)),
+            legs: [
+                leg(&stream.ends[0], Leg::Caller),
+                leg(&stream.ends[1], Leg::Callee),
+            ],
+        };
+        Some(SessionView {
+            session,
+            streams: state.streams.iter().map(stream).collect(),
+        })
+    }
+}
