@@ -2,3 +2,4 @@
 //! everything away again; the story that the demo plays in it.
 
 pub mod lab;
+pub mod story;

@@ -1,10 +1,12 @@
 //! The lab to play in, and the story that the demo plays there. `cargo xtask demo` and
 //! `cargo xtask lab` build it and run it.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use keepline_tests::lab::standing;
+use keepline_tests::story;
 
 #[derive(Parser)]
 struct Cli {
@@ -14,6 +16,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Play a story
+    Play {
+        /// Which
+        #[arg(long, default_value = "main")]
+        story: String,
+        /// Write the steps to FILE
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
     /// A lab that stands until it is taken down
     Lab {
         #[command(subcommand)]
@@ -39,15 +50,17 @@ enum Lab {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().task {
-        Task::Lab { action: Lab::Up } => standing::up(),
-        Task::Lab { action: Lab::Hold } => standing::hold(),
-        Task::Lab { action: Lab::Down } => standing::down(),
+        Task::Play { story, json } => story::play(&story, json.as_deref()),
+        Task::Lab { action: Lab::Up } => standing::up().map(|()| true),
+        Task::Lab { action: Lab::Hold } => standing::hold().map(|()| true),
+        Task::Lab { action: Lab::Down } => standing::down().map(|()| true),
         Task::Lab {
             action: Lab::Shell { node },
-        } => standing::shell(&node),
+        } => standing::shell(&node).map(|()| true),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

@@ -107,11 +107,16 @@ impl Capture {
             .clone()
     }
 
-    /// Waits for the first frame that `wanted` likes.
+    /// Waits for the first frame, after the first `skip`, that `wanted` likes.
     ///
     /// # Errors
     /// When none came within `limit`.
-    pub fn wait_frame(&self, limit: Duration, wanted: impl Fn(&Frame) -> bool) -> Result<Frame> {
+    pub fn wait_frame(
+        &self,
+        skip: usize,
+        limit: Duration,
+        wanted: impl Fn(&Frame) -> bool,
+    ) -> Result<Frame> {
         let deadline = Instant::now() + limit;
         let mut frames = self
             .seen
@@ -119,7 +124,7 @@ impl Capture {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(frame) = frames.iter().find(|frame| wanted(frame)) {
+            if let Some(frame) = frames.iter().skip(skip).find(|frame| wanted(frame)) {
                 return Ok(frame.clone());
             }
             let left = deadline.saturating_duration_since(Instant::now());

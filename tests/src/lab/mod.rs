@@ -9,12 +9,14 @@
 pub mod branch;
 pub mod capture;
 pub mod cell;
+pub mod gateway;
 pub mod kamailio;
 pub mod netns;
 pub mod node;
 pub mod phone;
 pub mod process;
 pub mod rtp;
+pub mod sip;
 pub mod standing;
 mod stub;
 pub mod wait;

@@ -85,13 +85,24 @@ impl Phone {
     /// # Errors
     /// When SIPp cannot be started.
     pub fn call(&self, node: &Node, to: &str, talk: Duration) -> Result<Leg> {
-        let launch = self.sipp(node, "caller", CALLER)?.args([
-            "-key",
-            "to",
-            to,
-            "-d",
-            &talk.as_millis().to_string(),
-        ]);
+        self.call_thinking(node, to, talk, Duration::ZERO)
+    }
+
+    /// The same, thinking for a while before it answers its first challenge.
+    ///
+    /// # Errors
+    /// When SIPp cannot be started.
+    pub fn call_thinking(
+        &self,
+        node: &Node,
+        to: &str,
+        talk: Duration,
+        think: Duration,
+    ) -> Result<Leg> {
+        let launch = self
+            .sipp(node, "caller", CALLER)?
+            .args(["-set", "think", &think.as_millis().to_string()])
+            .args(["-key", "to", to, "-d", &talk.as_millis().to_string()]);
         let process = node.start(&launch)?;
         Ok(Leg {
             process,

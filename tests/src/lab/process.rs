@@ -144,6 +144,25 @@ impl Process {
             .collect()
     }
 
+    /// The same, after waiting until its outputs are closed: all that it will ever print.
+    #[must_use]
+    pub fn all_text(&self) -> String {
+        let mut seen = self
+            .log
+            .lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        while seen.1 > 0 {
+            seen = self
+                .log
+                .changed
+                .wait(seen)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(seen);
+        self.text()
+    }
+
     /// Waits for a line that contains `pattern`, from the first line on.
     ///
     /// # Errors

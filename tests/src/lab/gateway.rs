@@ -1,0 +1,138 @@
+//! The gateway under test: the real binary, on the lab's gateway machine.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use super::branch::SOFTSWITCHES;
+use super::kamailio::DOMAIN;
+use super::{Branch, Launch, Process, wait};
+
+const CONFIG: &str = "/run/gw/keepline.toml";
+
+/// The configuration that demo and tests start from. It sets no timer.
+#[must_use]
+pub fn config() -> String {
+    let [primary, backup] = SOFTSWITCHES;
+    format!(
+        r#"[gateway]
+name = "branch"
+role = "standalone"
+mode = "normal"
+domain = "{DOMAIN}"
+
+[[interface]]
+name = "lan0"
+role = "lan"
+xdp = "native"
+
+[[interface]]
+name = "wan0"
+role = "wan"
+xdp = "native"
+
+[listen]
+udp = ["lan0:5060", "wan0:5060"]
+
+[[softswitch]]
+name = "core"
+domain = "{DOMAIN}"
+servers = [
+  {{ uri = "sip:{primary}:5060", priority = 1 }},
+  {{ uri = "sip:{backup}:5060", priority = 2 }},
+]
+
+[store]
+path = "/run/gw/state"
+"#
+    )
+}
+
+/// A program that `cargo build` made, beside the one that runs now.
+///
+/// # Errors
+/// When it is not there.
+pub fn built(name: &str) -> Result<PathBuf> {
+    let here = std::env::current_exe()?;
+    let folder = here.parent().context("no folder")?;
+    let folder = if folder.ends_with("deps") {
+        folder.parent().unwrap_or(folder)
+    } else {
+        folder
+    };
+    let program = folder.join(name);
+    if !program.is_file() {
+        bail!(
+            "{} is not built: `cargo xtask build` does it",
+            program.display()
+        );
+    }
+    Ok(program)
+}
+
+/// A running gateway.
+pub struct Gateway {
+    process: Process,
+}
+
+impl Gateway {
+    /// Starts it with `config`, and returns when it answers.
+    ///
+    /// # Errors
+    /// When it does not start; the message quotes it.
+    pub fn start(branch: &Branch, config: &str) -> Result<Self> {
+        branch.cell().write(CONFIG, config)?;
+        std::fs::create_dir_all(branch.cell().outside("/run/keepline"))?;
+        let launch = Launch::new(built("keepline")?).args(["--config", CONFIG, "run"]);
+        let mut process = branch.gw.start(&launch)?;
+        let answered = wait::until("the gateway answers", Duration::from_secs(20), || {
+            if !process.runs() {
+                return Some(Err(anyhow::anyhow!("it ended")));
+            }
+            ask(branch, &["status"]).ok().map(Ok)
+        });
+        answered
+            .and_then(|inner| inner)
+            .with_context(|| process.tail())?;
+        Ok(Self { process })
+    }
+
+    /// The daemon's process.
+    #[must_use]
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+}
+
+/// Runs `keepline WORDS --json` on the gateway and reads its answer.
+///
+/// # Errors
+/// When it fails; the message quotes it.
+pub fn ask(branch: &Branch, words: &[&str]) -> Result<Value> {
+    let text = run(branch, &[words, &["--json"]].concat())?;
+    serde_json::from_str(&text).with_context(|| format!("keepline {words:?} said {text:?}"))
+}
+
+/// Runs `keepline WORDS` on the gateway and returns what it printed.
+///
+/// # Errors
+/// When it fails; the message quotes it.
+pub fn run(branch: &Branch, words: &[&str]) -> Result<String> {
+    let launch = Launch::new(built("keepline")?)
+        .args(["--config", CONFIG])
+        .args(words);
+    let mut process = branch.gw.start(&launch)?;
+    process.succeed(Duration::from_secs(10))?;
+    Ok(process.all_text())
+}
+
+/// The list under `name` in an answer, or nothing.
+#[must_use]
+pub fn list<'a>(answer: &'a Value, name: &str) -> &'a [Value] {
+    answer
+        .get(name)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}

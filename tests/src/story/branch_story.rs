@@ -1,0 +1,112 @@
+//! The main story, act by act. Later acts (survivability, the controller's own death) go
+//! between `primary_blackhole_backup_answers` and `primary_returns`.
+
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, ensure};
+
+use super::cast::{Cast, LIMIT, uri};
+use super::deaths::{Death, call_survives};
+use super::media::calls_with_media;
+use super::timeline::{Held, Timeline};
+use crate::lab::sip::SetUp;
+
+const DEATHS: [(&str, &str, Death); 3] = [
+    (
+        "primary_killed_backup_answers",
+        "The primary is killed while a phone dials",
+        Death::Killed,
+    ),
+    (
+        "primary_stopped_backup_answers",
+        "The primary hangs while a phone dials",
+        Death::Stopped,
+    ),
+    (
+        "primary_blackhole_backup_answers",
+        "The network to the primary goes silent while a phone dials",
+        Death::Blackhole,
+    ),
+];
+
+/// Plays all acts, whatever becomes of each.
+pub(super) fn play(timeline: &mut Timeline) {
+    timeline.say("raising the lab: phones, gateway, two routers, two softswitches with digest");
+    let mut cast = match Cast::gather() {
+        Ok(cast) => cast,
+        Err(error) => {
+            timeline.step("phones_register", "The lab", |_| Err(error));
+            return;
+        }
+    };
+    timeline.step(
+        "phones_register",
+        "Phones register through the gateway",
+        |_| {
+            let took = cast.register()?;
+            let count = cast.registered_upstream()?;
+            Ok(Held {
+                took,
+                detail: format!("{count} phones, digest, all upstream"),
+            })
+        },
+    );
+    timeline.step(
+        "calls_with_media",
+        "Five calls, media through XDP",
+        |timeline| calls_with_media(&cast, timeline),
+    );
+    for (number, (step, title, death)) in DEATHS.into_iter().enumerate() {
+        timeline.step(step, title, |timeline| {
+            call_survives(&mut cast, timeline, death, number)
+        });
+        let back = if number + 1 == DEATHS.len() {
+            death.cure(&mut cast)
+        } else {
+            recover(&mut cast, timeline, death)
+        };
+        if let Err(error) = back {
+            timeline.say(format!("the primary does not come back: {error:#}"));
+        }
+    }
+    timeline.step("primary_returns", "The primary returns", |timeline| {
+        primary_returns(&cast, timeline)
+    });
+}
+
+/// Between deaths: the primary comes back, the group is put back by hand, phones register anew.
+fn recover(cast: &mut Cast, timeline: &Timeline, death: Death) -> Result<()> {
+    death.cure(cast)?;
+    let took = cast.wait_primary_up()?;
+    timeline.say(format!(
+        "the primary answers again: called up after {} ms",
+        took.as_millis()
+    ));
+    cast.back_to_primary()?;
+    timeline.say("`keepline switch` put the group back, the phones have registered anew");
+    Ok(())
+}
+
+fn primary_returns(cast: &Cast, timeline: &Timeline) -> Result<Held> {
+    let took = cast.wait_primary_up()?;
+    timeline.say(format!("called up after {} ms", took.as_millis()));
+    cast.back_to_primary()?;
+    let earlier = cast.wire.frames().len();
+    let (from, to) = (&cast.lan[10], &cast.far[6]);
+    let mut callee = to.answer(&cast.branch.far, Duration::from_millis(200))?;
+    let mut caller = from.call(&cast.branch.phones, &to.user, Duration::from_millis(500))?;
+    caller.done(LIMIT)?;
+    callee.done(LIMIT)?;
+    let setup = SetUp::of(&cast.wire.frames()[earlier..], &from.address);
+    let answer = setup
+        .answered_after(0)
+        .ok_or_else(|| anyhow!("no answer in the capture"))?;
+    let statuses: Vec<_> = setup.finals.iter().map(|(_, status)| *status).collect();
+    ensure!(statuses == [407, 200], "the phone saw {statuses:?}");
+    let detail = format!(
+        "{} serves again, a call through it was answered after {} ms",
+        uri(0),
+        answer.as_millis()
+    );
+    Ok(Held { took, detail })
+}

@@ -1,0 +1,138 @@
+//! The primary dies while a call is being set up, three ways. The caller has just been
+//! challenged by it and is about to answer: that very call connects through the backup.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+
+use super::cast::{Cast, LIMIT};
+use super::timeline::{Held, Timeline};
+use crate::lab::sip::{Message, SetUp};
+
+/// How long the caller thinks between challenge and answer: time to die in.
+const THINK: Duration = Duration::from_millis(400);
+/// What the phone's user may wait at most, first byte of the answered challenge to the 200.
+const BOUND: Duration = Duration::from_millis(2500);
+const TALK: Duration = Duration::from_millis(500);
+
+/// A way to die, and the cure.
+#[derive(Clone, Copy)]
+pub(super) enum Death {
+    /// `kill -9`: its ports answer with ICMP.
+    Killed,
+    /// SIGSTOP: packets go in, nothing comes out.
+    Stopped,
+    /// The network eats everything, both ways.
+    Blackhole,
+}
+
+impl Death {
+    fn strike(self, cast: &mut Cast) -> Result<&'static str> {
+        match self {
+            Self::Killed => cast.primary.kill(),
+            Self::Stopped => cast.primary.pause()?,
+            Self::Blackhole => cast.branch.softswitches[0].blackhole("eth0")?,
+        }
+        Ok(match self {
+            Self::Killed => "the primary is killed",
+            Self::Stopped => "the primary is stopped",
+            Self::Blackhole => "the primary is cut off without a trace",
+        })
+    }
+
+    /// Brings the primary back to life.
+    pub(super) fn cure(self, cast: &mut Cast) -> Result<()> {
+        match self {
+            Self::Killed => cast.primary.restart(&cast.branch),
+            Self::Stopped => cast.primary.resume(),
+            Self::Blackhole => cast.branch.softswitches[0].end_blackhole(),
+        }
+    }
+}
+
+/// One death with one call in it.
+pub(super) fn call_survives(
+    cast: &mut Cast,
+    timeline: &Timeline,
+    death: Death,
+    number: usize,
+) -> Result<Held> {
+    ensure!(
+        cast.active()? == super::cast::uri(0),
+        "the primary is not in use to begin with"
+    );
+    let known = cast.events()?.len();
+    let earlier = cast.wire.frames().len();
+    let (from, to) = (cast.lan[7 + number].clone(), cast.far[3 + number].clone());
+    let mut callee = to.answer(&cast.branch.far, Duration::from_millis(200))?;
+    let mut caller = from.call_thinking(&cast.branch.phones, &to.user, TALK, THINK)?;
+    cast.wire.wait_frame(earlier, LIMIT, |frame| {
+        let messages = Message::of(std::slice::from_ref(frame), &from.address);
+        messages.iter().any(|message| message.status() == Some(407))
+    })?;
+    let start = Instant::now();
+    timeline.say(format!(
+        "{} calls {}; the primary has challenged it",
+        from.user, to.user
+    ));
+    timeline.say(death.strike(cast)?);
+    ensure!(
+        start.elapsed() < THINK,
+        "too slow to strike in time: the machine is overloaded"
+    );
+    caller.media(LIMIT)?;
+    caller.done(LIMIT)?;
+    callee.done(LIMIT)?;
+    let frames = cast.wire.frames();
+    let setup = SetUp::of(&frames[earlier..], &from.address);
+    evidence(cast, timeline, known)?;
+    judge(&setup)
+}
+
+fn judge(setup: &SetUp) -> Result<Held> {
+    let statuses: Vec<_> = setup.finals.iter().map(|(_, status)| *status).collect();
+    ensure!(
+        statuses == [407, 407, 200],
+        "the phone saw {statuses:?}, not one further challenge"
+    );
+    ensure!(
+        setup.stale == 1,
+        "the further challenge did not say stale=true: {setup:?}"
+    );
+    let took = setup.answered_after(1).unwrap_or(Duration::MAX);
+    ensure!(took <= BOUND, "the answer took {} ms", took.as_millis());
+    let detail = format!(
+        "200 through the backup {} ms after the INVITE that met the dead primary; \
+         one further challenge, stale=true",
+        took.as_millis()
+    );
+    Ok(Held { took, detail })
+}
+
+/// What the gateway itself says about it: the events since, with their evidence.
+fn evidence(cast: &Cast, timeline: &Timeline, known: usize) -> Result<()> {
+    let events = cast.events()?;
+    ensure!(
+        events.len() > known,
+        "the gateway explains nothing: no new event"
+    );
+    for event in events.iter().skip(known) {
+        timeline.say(format!(
+            "  {} {}: {} -> {} by {}",
+            word(event, "kind"),
+            word(event, "object"),
+            word(event, "from"),
+            word(event, "to"),
+            word(event, "rule"),
+        ));
+        for item in event["evidence"].as_array().into_iter().flatten() {
+            timeline.say(format!("    {} {}", word(item, "at"), word(item, "what")));
+        }
+    }
+    Ok(())
+}
+
+fn word<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or("-")
+}

@@ -1,0 +1,33 @@
+//! The story of the demo: what people see of Keepline in three minutes, with real programs,
+//! measured times and the gateway's own evidence.
+
+mod branch_story;
+mod cast;
+mod deaths;
+mod media;
+mod timeline;
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+
+use timeline::Timeline;
+
+/// Plays the story `name`; true when every step held. `json` takes the steps:
+/// `[{"step","ok","ms","detail"}]`.
+///
+/// # Errors
+/// When there is no such story, or the file cannot be written. A step that fails is no error.
+pub fn play(name: &str, json: Option<&Path>) -> Result<bool> {
+    let mut timeline = Timeline::start();
+    match name {
+        "main" => branch_story::play(&mut timeline),
+        other => bail!("no story {other}: there is main"),
+    }
+    timeline.table();
+    if let Some(file) = json {
+        std::fs::write(file, serde_json::to_string_pretty(timeline.steps())?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(timeline.all_held())
+}
