@@ -7,7 +7,9 @@ use std::{ops::RangeInclusive, path::PathBuf};
 
 mod error;
 pub mod layout;
+pub mod maps;
 pub mod object;
+pub mod words;
 
 pub use error::Error;
 

@@ -2,18 +2,31 @@
 //! knows map bytes.
 
 use std::{
+    collections::HashMap,
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
+use keepline_common::gate::PathWord;
 use keepline_engine::{
     net::{LinkId, ListenerId},
-    steer::{Delta, Flow, FlowId, GateId},
+    steer::{Delta, Flow, FlowId, Gate, GateId},
     time::Mono,
 };
 
+mod addresses;
+mod bytes;
+mod flows;
+mod groups;
+mod keepalives;
 pub mod resolver;
+mod slots;
 pub mod tables;
+
+use self::{
+    addresses::Addresses, flows::Flows, groups::Groups, keepalives::Keepalives, resolver::Resolver,
+    tables::Tables,
+};
 
 /// Why something could not be put into the maps. The rest of the desired state is in force.
 #[derive(Debug, thiserror::Error)]
@@ -21,14 +34,17 @@ pub enum Error {
     /// A table has no free entry; the old ones stay.
     #[error("the fast path's table {0} is full")]
     Full(&'static str),
-    /// The kernel refused a write.
-    #[error("writing {table}: {source}")]
+    /// The kernel refused a read or write.
+    #[error("the fast path's table {table}: {source}")]
     Write {
         /// The map.
         table: &'static str,
         /// What the kernel said.
         source: std::io::Error,
     },
+    /// A flow names a link that was not set.
+    #[error("link {0:?} is not known to the fast path")]
+    UnknownLink(LinkId),
     /// The media port is not one of the configured range.
     #[error("{0} is not a media port of this gateway")]
     NotMedia(SocketAddr),
@@ -103,78 +119,298 @@ pub struct Writes {
     pub devices: u64,
 }
 
+/// Where a link is at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkPlace {
+    /// Index of the device its packets arrive at.
+    pub ifindex: u32,
+    /// VLAN identifiers they carry there, from the outside in; 0 = none.
+    pub vlan: [u16; 2],
+}
+
 /// Keeps the maps equal to the desired state.
 ///
-/// Contract: feed every [`Delta`] to [`Self::apply`]; tell it of routes, neighbours and addresses
-/// that changed; call [`Self::tick`] about once a second; call [`Self::reconcile`] with all
-/// desired flows at start, after an overrun and on a schedule. `PortOpen` and `PortClose` are the
-/// sockets' business and ignored here.
-pub trait SteerApi {
+/// Contract: name every link with [`Self::link_set`]; feed every [`Delta`] to [`Self::apply`];
+/// tell it of routes, neighbours and addresses that changed; call [`Self::tick`] about once a
+/// second; call [`Self::reconcile`] with all desired flows at start (after the links and
+/// listeners), after an overrun and on a schedule. `PortOpen` and `PortClose` are the sockets'
+/// business and ignored here.
+pub struct Steer<T, R> {
+    tables: T,
+    resolver: R,
+    links: HashMap<LinkId, LinkPlace>,
+    addresses: Addresses,
+    groups: Groups,
+    flows: Flows,
+    keepalives: Keepalives,
+    writes: Writes,
+}
+
+/// What the parts of [`Steer`] write with.
+struct Pen<'a, T> {
+    tables: &'a mut T,
+    writes: &'a mut Writes,
+    now: Mono,
+}
+
+impl<T: Tables, R: Resolver> Steer<T, R> {
+    /// Takes up the maps as they are: what an earlier run pinned keeps forwarding, as orphans,
+    /// until [`Self::reconcile`] claims it. Negative keepalive answers of a path that falls are
+    /// spread over `gate_spread`.
+    ///
+    /// # Errors
+    /// When the kernel refuses a read.
+    pub fn new(mut tables: T, resolver: R, gate_spread: Duration) -> Result<Self, Error> {
+        tables.clear_clients().map_err(Error::of("CLIENTS"))?;
+        let addresses = Addresses::adopt(&tables)?;
+        let flows = Flows::adopt(&tables, &addresses)?;
+        let groups = Groups::adopt(&tables, flows.orphaned())?;
+        // Whatever the earlier run had unlinked is no longer read after this.
+        tables.grace();
+        Ok(Self {
+            tables,
+            resolver,
+            links: HashMap::new(),
+            addresses,
+            groups,
+            flows,
+            keepalives: Keepalives::new(gate_spread),
+            writes: Writes::default(),
+        })
+    }
+
+    /// Says where a link is. A link that moved to another device has its flows and hops moved.
+    ///
+    /// # Errors
+    /// When a table is full or the kernel refuses a write.
+    pub fn link_set(&mut self, link: LinkId, place: LinkPlace, now: Mono) -> Result<(), Error> {
+        if self
+            .links
+            .insert(link, place)
+            .is_none_or(|before| before == place)
+        {
+            return Ok(());
+        }
+        let moved = self.flows.arriving_on(link);
+        moved.iter().try_for_each(|flow| self.flow_set(flow, now))?;
+        self.route_changed(link, now)
+    }
+
     /// Applies one change of the desired state.
     ///
     /// # Errors
     /// When a table is full or the kernel refuses a write.
-    fn apply(&mut self, delta: &Delta, now: Mono) -> Result<(), Error>;
+    pub fn apply(&mut self, delta: &Delta, now: Mono) -> Result<(), Error> {
+        let pen = &mut Pen {
+            tables: &mut self.tables,
+            writes: &mut self.writes,
+            now,
+        };
+        match delta {
+            Delta::PortOpen { .. } | Delta::PortClose { .. } => Ok(()),
+            Delta::FlowSet(flow) => self.flow_set(flow, now),
+            Delta::FlowClear(id) => {
+                self.flows.clear(pen, *id, &mut self.groups);
+                Ok(())
+            }
+            Delta::GateSet { gate, state } => self.keepalives.gate(pen, *gate, *state),
+            Delta::ClientSet {
+                client,
+                listener,
+                gate,
+            } => self.keepalives.client(pen, *client, *listener, Some(*gate)),
+            Delta::ClientClear { client, listener } => {
+                self.keepalives.client(pen, *client, *listener, None)
+            }
+        }
+    }
 
-    /// Makes the maps equal to all desired flows; pinned ones that nobody claims are adopted as
-    /// orphans and keep forwarding.
+    /// Makes the maps equal to all desired flows. Flows in the maps that nobody claims stay as
+    /// orphans and keep forwarding; listeners nobody set go.
     ///
     /// # Errors
     /// The first failure; the rest is applied all the same.
-    fn reconcile(&mut self, desired: &[Flow], now: Mono) -> Result<(), Error>;
+    pub fn reconcile(&mut self, desired: &[Flow], now: Mono) -> Result<(), Error> {
+        let mut result = Ok(());
+        for flow in desired {
+            result = result.and(self.flow_set(flow, now));
+        }
+        let pen = &mut Pen {
+            tables: &mut self.tables,
+            writes: &mut self.writes,
+            now,
+        };
+        self.flows.keep_only(pen, desired, &mut self.groups);
+        result.and(self.keepalives.drop_unknown_listeners(pen))
+    }
+
+    /// Takes orphans away that were silent for `idle`; returns how many.
+    ///
+    /// # Errors
+    /// When the kernel refuses a read.
+    pub fn forget_orphans(&mut self, idle: Duration, now: Mono) -> Result<usize, Error> {
+        let pen = &mut Pen {
+            tables: &mut self.tables,
+            writes: &mut self.writes,
+            now,
+        };
+        self.flows.forget_orphans(pen, idle, &mut self.groups)
+    }
 
     /// Puts a listener's keepalives in XDP's hands; clients that are not set follow `gate`.
     ///
     /// # Errors
     /// When a table is full or the kernel refuses a write.
-    fn listener_set(
+    pub fn listener_set(
         &mut self,
         listener: ListenerId,
         address: SocketAddr,
         gate: GateId,
-    ) -> Result<(), Error>;
+        now: Mono,
+    ) -> Result<(), Error> {
+        let pen = &mut Pen {
+            tables: &mut self.tables,
+            writes: &mut self.writes,
+            now,
+        };
+        self.addresses.slot(pen, address.ip())?;
+        self.keepalives.listener_set(pen, listener, address, gate)
+    }
 
     /// Takes a listener out of XDP's hands.
     ///
     /// # Errors
     /// When the kernel refuses the write.
-    fn listener_clear(&mut self, listener: ListenerId) -> Result<(), Error>;
+    pub fn listener_clear(&mut self, listener: ListenerId, now: Mono) -> Result<(), Error> {
+        let pen = &mut Pen {
+            tables: &mut self.tables,
+            writes: &mut self.writes,
+            now,
+        };
+        self.keepalives.listener_clear(pen, listener)
+    }
 
-    /// Routes or neighbours of a link changed: every group of it is resolved anew; each group
-    /// whose hop differs costs one hop and one group store.
+    /// Routes or neighbours of a link changed: its groups are resolved anew. A group whose hop
+    /// differs costs one hop and one group store, whatever it carries; only where its
+    /// destinations no longer share a next hop do flows move to another group.
     ///
     /// # Errors
     /// When a table is full or the kernel refuses a write.
-    fn route_changed(&mut self, egress: LinkId, now: Mono) -> Result<(), Error>;
+    pub fn route_changed(&mut self, egress: LinkId, now: Mono) -> Result<(), Error> {
+        let pen = &mut Pen {
+            tables: &mut self.tables,
+            writes: &mut self.writes,
+            now,
+        };
+        let strayed = self.groups.resolve_again(pen, &mut self.resolver, egress)?;
+        let moving = self.flows.sent_by(egress, &strayed);
+        moving.iter().try_for_each(|flow| self.flow_set(flow, now))
+    }
 
     /// A link's address changed: one `ADDRS` entry, and one hop and one group store per group.
     /// The old address stays receive-only until [`Self::tick`] drops it 60 s later.
     ///
     /// # Errors
     /// When a table is full or the kernel refuses a write.
-    fn address_changed(
+    pub fn address_changed(
         &mut self,
         link: LinkId,
         old: Option<IpAddr>,
         new: Option<IpAddr>,
         now: Mono,
-    ) -> Result<(), Error>;
+    ) -> Result<(), Error> {
+        let pen = &mut Pen {
+            tables: &mut self.tables,
+            writes: &mut self.writes,
+            now,
+        };
+        self.addresses.changed(pen, old, new)?;
+        self.route_changed(link, now)
+    }
 
     /// Does what is due: frees slots after their grace, drops addresses that had their minute.
     ///
     /// # Errors
     /// When the kernel refuses a write.
-    fn tick(&mut self, now: Mono) -> Result<(), Error>;
+    pub fn tick(&mut self, now: Mono) -> Result<(), Error> {
+        let pen = &mut Pen {
+            tables: &mut self.tables,
+            writes: &mut self.writes,
+            now,
+        };
+        self.flows.tick(now);
+        self.groups.tick(now);
+        self.addresses.tick(pen)
+    }
 
     /// All flows in force, orphans included.
     ///
     /// # Errors
     /// When the kernel refuses a read.
-    fn flows(&mut self) -> Result<Vec<FlowRow>, Error>;
+    pub fn flows(&self) -> Result<Vec<FlowRow>, Error> {
+        self.flows.rows(&self.tables, &self.addresses)
+    }
+
+    /// How many flows are in force, orphans included.
+    #[must_use]
+    pub fn flow_count(&self) -> usize {
+        self.flows.count()
+    }
 
     /// All hops in force.
-    fn hops(&self) -> Vec<HopRow>;
+    ///
+    /// # Errors
+    /// When the kernel refuses a read.
+    pub fn hops(&self) -> Result<Vec<HopRow>, Error> {
+        self.groups.rows(&self.tables)
+    }
+
+    /// What the clients of a path are told once all of them have been.
+    #[must_use]
+    pub fn gate(&self, gate: GateId) -> Gate {
+        keepalives::state(PathWord::from_bits(self.tables.path(u32::from(gate.0))))
+    }
 
     /// How many writes each map has seen.
-    fn writes(&self) -> Writes;
+    #[must_use]
+    pub const fn writes(&self) -> Writes {
+        self.writes
+    }
+
+    /// The resolver, so that it can be told what it resolves with.
+    pub const fn resolver(&mut self) -> &mut R {
+        &mut self.resolver
+    }
+
+    /// The maps, for reading.
+    pub const fn tables(&self) -> &T {
+        &self.tables
+    }
+
+    fn flow_set(&mut self, flow: &Flow, now: Mono) -> Result<(), Error> {
+        let pen = &mut Pen {
+            tables: &mut self.tables,
+            writes: &mut self.writes,
+            now,
+        };
+        let place = *self
+            .links
+            .get(&flow.ingress)
+            .ok_or(Error::UnknownLink(flow.ingress))?;
+        let slot = self.addresses.slot(pen, flow.local.ip())?;
+        let group = self
+            .groups
+            .of(pen, &mut self.resolver, flow.egress, flow.to.ip())?;
+        self.flows
+            .set(pen, flow, place, slot, group, &mut self.groups)
+    }
+}
+
+impl Error {
+    fn of(table: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| match source.raw_os_error() {
+            Some(libc::E2BIG) => Self::Full(table),
+            _ => Self::Write { table, source },
+        }
+    }
 }

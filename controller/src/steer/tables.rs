@@ -29,8 +29,6 @@ pub trait Tables {
     /// # Errors
     /// What the kernel says.
     fn state(&self, slot: u32) -> io::Result<FlowState>;
-    /// Number of words in `MEDIA`.
-    fn media_words(&self) -> u32;
     /// The first media port and how many there are.
     fn media_range(&self) -> (u16, u32);
     /// Reads a word of `MEDIA`.
@@ -80,6 +78,11 @@ pub trait Tables {
     /// # Errors
     /// What the kernel says.
     fn clear_listener(&mut self, key: ListenerKey) -> io::Result<()>;
+    /// All listeners.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn listeners(&self) -> io::Result<Vec<ListenerKey>>;
     /// Writes a client's path.
     ///
     /// # Errors
@@ -90,6 +93,11 @@ pub trait Tables {
     /// # Errors
     /// What the kernel says.
     fn clear_client(&mut self, key: ClientKey) -> io::Result<()>;
+    /// Forgets every client.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn clear_clients(&mut self) -> io::Result<()>;
     /// Lets packets be redirected to a device.
     ///
     /// # Errors

@@ -1,0 +1,347 @@
+//! Flows: a plan in a fresh slot, then the word of its media port. What an earlier run left is
+//! taken up when a call claims it, and kept as an orphan when none does.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use keepline_common::{
+    classify::Class,
+    limits::ADDRESS_SLOTS,
+    record::{FlowKey, Plan, PlanWord},
+};
+use keepline_engine::{
+    net::LinkId,
+    steer::{Flow, FlowId},
+    time::Mono,
+};
+
+use super::{
+    Error, FlowRow, LinkPlace, Pen, addresses::Addresses, bytes, groups::Groups, slots::Slots,
+    tables::Tables,
+};
+
+/// A plan in force.
+#[derive(Debug, Clone)]
+struct Installed {
+    /// `None` for an orphan.
+    flow: Option<Flow>,
+    slot: u32,
+    plan: Plan,
+}
+
+/// All flows, by their place in `MEDIA`: a port has one plan.
+#[derive(Debug)]
+pub(super) struct Flows {
+    by_port: HashMap<u32, Installed>,
+    by_id: HashMap<FlowId, u32>,
+    slots: Slots,
+    generation: u32,
+}
+
+impl Flows {
+    /// Takes up what is in the maps, as orphans.
+    pub(super) fn adopt<T: Tables>(tables: &T, addresses: &Addresses) -> Result<Self, Error> {
+        let (_, ports) = tables.media_range();
+        let mut by_port = HashMap::new();
+        let mut generation = 0;
+        let held = (0..ADDRESS_SLOTS).filter(|slot| addresses.address(*slot).is_some());
+        for index in held.flat_map(|slot| slot * ports..(slot + 1) * ports) {
+            let Some(word) = PlanWord::unpack(tables.media(index)) else {
+                continue;
+            };
+            let plan = tables.plan(word.slot).map_err(Error::of("PLANS"))?;
+            generation = generation.max(word.generation);
+            by_port.insert(
+                index,
+                Installed {
+                    flow: None,
+                    slot: word.slot,
+                    plan,
+                },
+            );
+        }
+        let used: BTreeSet<u32> = by_port.values().map(|installed| installed.slot).collect();
+        let slots = Slots::new("PLANS", 0..tables.plan_slots(), &used);
+        Ok(Self {
+            by_port,
+            by_id: HashMap::new(),
+            slots,
+            generation,
+        })
+    }
+
+    /// The plans of orphans.
+    pub(super) fn orphaned(&self) -> impl Iterator<Item = &Plan> {
+        self.by_port
+            .values()
+            .filter(|installed| installed.flow.is_none())
+            .map(|i| &i.plan)
+    }
+
+    /// Puts a flow in force, or makes it what it is now. A flow that is in force already costs
+    /// no write.
+    pub(super) fn set<T: Tables>(
+        &mut self,
+        pen: &mut Pen<'_, T>,
+        flow: &Flow,
+        place: LinkPlace,
+        address_slot: u32,
+        group: u32,
+        groups: &mut Groups,
+    ) -> Result<(), Error> {
+        let index = media_index(pen.tables.media_range(), flow.local, address_slot)?;
+        let plan = plan_of(flow, place, address_slot, group);
+        let before = self.by_port.get(&index);
+        let same = before.is_some_and(|before| {
+            Plan {
+                generation: before.plan.generation,
+                ..plan
+            } == before.plan
+        });
+        let installed = match before {
+            Some(before) if same => Installed {
+                flow: Some(*flow),
+                ..before.clone()
+            },
+            _ => self.install(pen, flow, plan, index)?,
+        };
+        groups.join(group, flow.to.ip());
+        // The same flow at another port leaves that one; another flow at this port loses it.
+        if let Some(old) = self
+            .by_id
+            .get(&flow.id)
+            .copied()
+            .filter(|old| *old != index)
+        {
+            self.release(pen, old, groups);
+        }
+        if let Some(old) = self.by_port.insert(index, installed) {
+            self.forget(&old, flow.id, groups);
+            if !same {
+                self.slots.retire(old.slot, pen.now);
+            }
+        }
+        self.by_id.insert(flow.id, index);
+        Ok(())
+    }
+
+    /// Takes a flow away.
+    pub(super) fn clear<T: Tables>(
+        &mut self,
+        pen: &mut Pen<'_, T>,
+        id: FlowId,
+        groups: &mut Groups,
+    ) {
+        if let Some(index) = self.by_id.remove(&id) {
+            self.release(pen, index, groups);
+        }
+    }
+
+    /// Takes away every claimed flow that is not desired.
+    pub(super) fn keep_only<T: Tables>(
+        &mut self,
+        pen: &mut Pen<'_, T>,
+        desired: &[Flow],
+        groups: &mut Groups,
+    ) {
+        let wanted: HashSet<FlowId> = desired.iter().map(|flow| flow.id).collect();
+        let gone: Vec<FlowId> = self
+            .by_id
+            .keys()
+            .copied()
+            .filter(|id| !wanted.contains(id))
+            .collect();
+        for id in gone {
+            self.clear(pen, id, groups);
+        }
+    }
+
+    /// Takes orphans away that were silent for `idle`.
+    pub(super) fn forget_orphans<T: Tables>(
+        &mut self,
+        pen: &mut Pen<'_, T>,
+        idle: Duration,
+        groups: &mut Groups,
+    ) -> Result<usize, Error> {
+        let now = pen.tables.kernel_now();
+        let mut silent = Vec::new();
+        for (index, installed) in self.by_port.iter().filter(|(_, i)| i.flow.is_none()) {
+            let state = pen
+                .tables
+                .state(installed.slot)
+                .map_err(Error::of("STATE"))?;
+            if Duration::from_nanos(now.saturating_sub(state.last_seen)) >= idle {
+                silent.push(*index);
+            }
+        }
+        for index in &silent {
+            self.release(pen, *index, groups);
+        }
+        Ok(silent.len())
+    }
+
+    /// Flows that arrive on `link`.
+    pub(super) fn arriving_on(&self, link: LinkId) -> Vec<Flow> {
+        self.claimed()
+            .filter(|flow| flow.ingress == link)
+            .copied()
+            .collect()
+    }
+
+    /// Flows that leave by `egress` to one of `destinations`.
+    pub(super) fn sent_by(&self, egress: LinkId, destinations: &[IpAddr]) -> Vec<Flow> {
+        if destinations.is_empty() {
+            return Vec::new();
+        }
+        self.claimed()
+            .filter(|flow| flow.egress == egress && destinations.contains(&flow.to.ip()))
+            .copied()
+            .collect()
+    }
+
+    pub(super) fn tick(&mut self, now: Mono) {
+        self.slots.tick(now);
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.by_port.len()
+    }
+
+    pub(super) fn rows<T: Tables>(
+        &self,
+        tables: &T,
+        addresses: &Addresses,
+    ) -> Result<Vec<FlowRow>, Error> {
+        let now = tables.kernel_now();
+        let mut rows = Vec::with_capacity(self.by_port.len());
+        for Installed { flow, slot, plan } in self.by_port.values() {
+            let state = tables.state(*slot).map_err(Error::of("STATE"))?;
+            let [.., a, b, c, d] = plan.key.destination;
+            let local = addresses.address(u32::from_be_bytes([a, b, c, d]));
+            let hop = tables.group(plan.group);
+            let idle = now.saturating_sub(state.last_seen);
+            rows.push(FlowRow {
+                id: flow.map(|flow| flow.id),
+                ifindex: plan.key.ifindex,
+                source: bytes::socket(plan.key.source, plan.key.source_port),
+                local: SocketAddr::new(
+                    local.unwrap_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED)),
+                    u16::from_be_bytes(plan.key.destination_port),
+                ),
+                to: bytes::socket(plan.to, plan.to_port),
+                group: plan.group,
+                hop: (hop != 0).then_some(hop),
+                packets: state.packets,
+                bytes: state.bytes,
+                foreign: state.foreign,
+                idle: (state.last_seen != 0).then(|| Duration::from_nanos(idle)),
+            });
+        }
+        rows.sort_by_key(|row| (row.local, row.source));
+        Ok(rows)
+    }
+
+    fn claimed(&self) -> impl Iterator<Item = &Flow> {
+        self.by_port
+            .values()
+            .filter_map(|installed| installed.flow.as_ref())
+    }
+
+    /// Writes a plan into a fresh slot and turns the port's word to it.
+    fn install<T: Tables>(
+        &mut self,
+        pen: &mut Pen<'_, T>,
+        flow: &Flow,
+        plan: Plan,
+        index: u32,
+    ) -> Result<Installed, Error> {
+        let slot = self.slots.take(|| pen.tables.grace())?;
+        self.generation = self.generation.wrapping_add(1).max(1);
+        let plan = Plan {
+            generation: self.generation,
+            ..plan
+        };
+        let written = pen
+            .tables
+            .set_plan(slot, &plan)
+            .map_err(Error::of("PLANS"))
+            .and_then(|()| pen.tables.reset_state(slot).map_err(Error::of("STATE")));
+        if let Err(error) = written {
+            self.slots.retire(slot, pen.now);
+            return Err(error);
+        }
+        pen.writes.plans += 1;
+        pen.tables.set_media(
+            index,
+            PlanWord {
+                slot,
+                generation: plan.generation,
+            }
+            .pack(),
+        );
+        pen.writes.media += 1;
+        Ok(Installed {
+            flow: Some(*flow),
+            slot,
+            plan,
+        })
+    }
+
+    /// Empties a port.
+    fn release<T: Tables>(&mut self, pen: &mut Pen<'_, T>, index: u32, groups: &mut Groups) {
+        let Some(old) = self.by_port.remove(&index) else {
+            return;
+        };
+        pen.tables.set_media(index, 0);
+        pen.writes.media += 1;
+        self.slots.retire(old.slot, pen.now);
+        if let Some(flow) = old.flow {
+            groups.leave(old.plan.group, flow.to.ip());
+        }
+    }
+
+    /// Forgets whom a port belonged to before `now` took it.
+    fn forget(&mut self, old: &Installed, now: FlowId, groups: &mut Groups) {
+        let Some(flow) = old.flow else { return };
+        groups.leave(old.plan.group, flow.to.ip());
+        if flow.id != now {
+            self.by_id.remove(&flow.id);
+        }
+    }
+}
+
+/// Where the word of a media port stands.
+fn media_index(
+    (first, ports): (u16, u32),
+    local: SocketAddr,
+    address_slot: u32,
+) -> Result<u32, Error> {
+    let offset = local.port().checked_sub(first).map(u32::from);
+    let offset = offset
+        .filter(|offset| *offset < ports)
+        .ok_or(Error::NotMedia(local))?;
+    Ok(address_slot * ports + offset)
+}
+
+fn plan_of(flow: &Flow, place: LinkPlace, address_slot: u32, group: u32) -> Plan {
+    Plan {
+        key: FlowKey::anchored(
+            bytes::address(flow.source.ip()),
+            flow.source.port().to_be_bytes(),
+            address_slot,
+            flow.local.port().to_be_bytes(),
+            place.ifindex,
+        ),
+        generation: 0,
+        group,
+        to: bytes::address(flow.to.ip()),
+        to_port: flow.to.port().to_be_bytes(),
+        from_port: flow.from_port.to_be_bytes(),
+        vlan: place.vlan.map(u16::to_be_bytes),
+        // Encrypted media is set up in its own stream; what is neither goes to the port's socket.
+        classes: Class::Rtp as u32 | Class::Dtls as u32,
+    }
+}
