@@ -4,14 +4,18 @@
 //! `poll_output()`, `poll_timeout()`. The rest is plain functions and data. Time and randomness
 //! are arguments.
 
+pub mod conf;
 pub mod event;
+pub mod gateway;
 pub mod health;
 pub mod media;
 mod mix;
 pub mod net;
+pub mod rng;
 pub mod sdp;
 pub mod seal;
 pub mod sip;
 pub mod steer;
+pub mod stun;
 pub mod time;
 pub mod transaction;

@@ -223,6 +223,19 @@ impl Transactions {
         Some((id, received))
     }
 
+    /// The live client transaction of a request as it was sent, which may be cut short behind
+    /// its Via and CSeq: whose an ICMP error is.
+    #[must_use]
+    pub fn find(&self, sent: &Message) -> Option<ClientId> {
+        let via = sent.top_via()?;
+        let key = ClientKey {
+            branch: via.branch(sent.bytes())?.to_vec(),
+            sent_by: sent_by(sent.slice(via.sent_by)),
+            method: sent.method()?,
+        };
+        self.client_ids.get(&key).copied()
+    }
+
     /// What is needed to cancel it; `None` while there is no provisional response (ask again
     /// when it comes) and once there is a final one.
     #[must_use]

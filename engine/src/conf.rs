@@ -1,0 +1,184 @@
+//! What the engine needs to know of the configuration, resolved: addresses, not names.
+
+use std::{net::IpAddr, time::Duration};
+
+use crate::{
+    health::GroupConf,
+    media::{MediaConf, MediaLink},
+    net::{Link, LinkId, Listener, ListenerId, Side},
+};
+
+/// The engine's configuration. Positions in the vectors are the ids of [`crate::net`].
+#[derive(Debug, Clone)]
+pub struct Conf {
+    /// The gateway's name, for events and Warning headers.
+    pub name: String,
+    /// The domain phones register under and the softswitch knows.
+    pub domain: String,
+    /// Interfaces, in the order of the configuration.
+    pub links: Vec<Link>,
+    /// SIP sockets.
+    pub listeners: Vec<Listener>,
+    /// Softswitch groups.
+    pub groups: Vec<Group>,
+    /// Who may speak on the WAN side.
+    pub accept: Accept,
+    /// Registration pacing (signalling.md section 4).
+    pub registration: Registration,
+    /// What happens when a group has no server left.
+    pub survivability: Survivability,
+    /// The answer to keepalives of clients that cannot be served (signalling.md section 8).
+    pub keepalive_error: bool,
+    /// How long refreshes are still served while draining (signalling.md section 14).
+    pub drain_grace: Duration,
+    /// Media ports and learning.
+    pub media: MediaConf,
+    /// Keys every token that must be stable over restarts: branches, contacts, Call-IDs.
+    pub secret: crate::seal::Key,
+}
+
+/// A softswitch group: its health settings and what the proxy needs beside them.
+#[derive(Debug, Clone)]
+pub struct Group {
+    /// Servers, timers and policies.
+    pub health: GroupConf,
+    /// The domain its phones belong to.
+    pub domain: String,
+    /// How long a call set-up looks for a server before it is connected locally.
+    pub hunt_budget: Duration,
+    /// Networks it may call from beside its servers' addresses.
+    pub inbound: Vec<Prefix>,
+}
+
+/// An address prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefix {
+    /// Any address of the network.
+    pub address: IpAddr,
+    /// Its length in bits.
+    pub length: u8,
+}
+
+/// Who may speak on WAN listeners (signalling.md section 11).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accept {
+    /// Softswitches and their `inbound` networks only.
+    Peers,
+    /// Anybody.
+    Clients,
+}
+
+/// Registration pacing (EM24).
+#[derive(Debug, Clone, Copy)]
+pub struct Registration {
+    /// The expiry phones on UDP are told, before jitter.
+    pub phone_expires: Duration,
+    /// How long a binding stays trusted after its last 2xx from upstream.
+    pub known_for: Duration,
+}
+
+/// Survivability (EM13, EM22).
+#[derive(Debug, Clone, Copy)]
+pub struct Survivability {
+    /// Who is served.
+    pub policy: Policy,
+    /// The longest expiry a local 200 grants.
+    pub expires: Duration,
+    /// REGISTERs released upstream per second after a return.
+    pub recovery_register_rate: u32,
+}
+
+/// Who is served when no softswitch is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// Nobody: requests are refused, keepalives go unanswered.
+    Off,
+    /// Addresses of record that earned a 2xx upstream, from the same source.
+    Known,
+    /// Known ones, and users with local credentials.
+    LocalUsers,
+    /// Everybody on the LAN.
+    OpenLan,
+}
+
+impl Conf {
+    /// The links that face softswitches, in order of preference, with their names.
+    #[must_use]
+    pub fn wan_links(&self) -> Vec<(LinkId, String)> {
+        self.links_facing(Side::Wan)
+            .map(|(id, link)| (id, link.name.clone()))
+            .collect()
+    }
+
+    /// Every link as media sees it.
+    #[must_use]
+    pub fn media_links(&self) -> Vec<MediaLink> {
+        let links = (0_u8..).map(LinkId).zip(&self.links);
+        links
+            .map(|(id, link)| MediaLink {
+                id,
+                side: link.side,
+                address: link.address,
+            })
+            .collect()
+    }
+
+    /// The links of a side with their ids.
+    pub fn links_facing(&self, side: Side) -> impl Iterator<Item = (LinkId, &Link)> {
+        (0_u8..)
+            .map(LinkId)
+            .zip(&self.links)
+            .filter(move |(_, link)| link.side == side)
+    }
+
+    /// The first listener on a link.
+    #[must_use]
+    pub fn listener_on(&self, link: LinkId) -> Option<ListenerId> {
+        (0_u16..)
+            .map(ListenerId)
+            .zip(&self.listeners)
+            .find(|(_, listener)| listener.link == link)
+            .map(|(id, _)| id)
+    }
+}
+
+impl Prefix {
+    /// Whether the address lies in the prefix; families never mix.
+    #[must_use]
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        match (self.address, ip) {
+            (IpAddr::V4(net), IpAddr::V4(ip)) => {
+                let shift = 32 - u32::from(self.length.min(32));
+                u32::from(net).checked_shr(shift).unwrap_or(0)
+                    == u32::from(ip).checked_shr(shift).unwrap_or(0)
+            }
+            (IpAddr::V6(net), IpAddr::V6(ip)) => {
+                let shift = 128 - u32::from(self.length.min(128));
+                u128::from(net).checked_shr(shift).unwrap_or(0)
+                    == u128::from(ip).checked_shr(shift).unwrap_or(0)
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_compare_whole_bits_and_never_families() {
+        let net = Prefix {
+            address: "192.0.2.128".parse().unwrap(),
+            length: 25,
+        };
+        assert!(net.contains("192.0.2.129".parse().unwrap()));
+        assert!(!net.contains("192.0.2.1".parse().unwrap()));
+        assert!(!net.contains("::ffff:192.0.2.129".parse().unwrap()));
+        let any = Prefix {
+            address: "0.0.0.0".parse().unwrap(),
+            length: 0,
+        };
+        assert!(any.contains("203.0.113.9".parse().unwrap()));
+    }
+}

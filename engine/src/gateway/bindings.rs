@@ -1,0 +1,145 @@
+//! Bindings learned from REGISTERs that the softswitch accepted, keyed (AOR, contact), never
+//! the AOR alone (signalling.md section 4, case F1).
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::SocketAddr,
+    time::Duration,
+};
+
+use crate::{
+    net::{GroupId, ListenerId, ServerId},
+    time::{Mono, Now},
+};
+
+/// How many bindings are kept; a REGISTER beyond that is refused with 503.
+pub(crate) const MAX_BINDINGS: usize = 100_000;
+
+/// One phone's contact under one address of record.
+#[derive(Debug, Clone)]
+pub(crate) struct Binding {
+    /// Address of record, canonical: `user@domain`.
+    pub(crate) aor: String,
+    /// The phone's Contact URI, byte for byte.
+    pub(crate) contact: Vec<u8>,
+    /// Its header parameters but for `expires`, byte for byte with their semicolons.
+    pub(crate) params: Vec<u8>,
+    /// The user part of the Contact that stands for it upstream.
+    pub(crate) token: String,
+    /// The Contact URI last registered upstream: it changes with the WAN address (EM25).
+    pub(crate) upstream_contact: Vec<u8>,
+    /// Where its REGISTER came from, and so where requests to it go.
+    pub(crate) source: SocketAddr,
+    /// The listener it speaks to.
+    pub(crate) listener: ListenerId,
+    /// Call-ID and CSeq of its last accepted REGISTER: a refresh continues them.
+    pub(crate) call_id: Vec<u8>,
+    /// See `call_id`.
+    pub(crate) cseq: u32,
+    /// User name and realm of the credentials it was accepted with.
+    pub(crate) credentials: Option<Vec<u8>>,
+    /// The group it belongs to.
+    pub(crate) group: GroupId,
+    /// The server that holds its registration (affinity).
+    pub(crate) server: ServerId,
+    /// When the last 2xx came from upstream, and how long it granted.
+    pub(crate) accepted: Now,
+    /// See `accepted`.
+    pub(crate) granted: Duration,
+    /// When the phone must have refreshed, as it was told.
+    pub(crate) phone_until: Mono,
+    /// The next refresh goes upstream whatever the clock says.
+    pub(crate) due: bool,
+    /// Route for later requests (RFC 3608), hidden from the phone.
+    pub(crate) service_route: Vec<Vec<u8>>,
+}
+
+impl Binding {
+    /// Whether upstream still holds it.
+    pub(crate) fn upstream_alive(&self, now: Mono) -> bool {
+        now < self.accepted.mono + self.granted
+    }
+
+    /// Whether a refresh may be answered without asking upstream (EM24).
+    pub(crate) fn refresh_is_local(&self, now: Mono) -> bool {
+        !self.due && now < self.accepted.mono + self.granted / 2
+    }
+}
+
+/// All bindings, found by contact, by token and by address of record.
+#[derive(Debug, Default)]
+pub(crate) struct Bindings {
+    by_id: HashMap<u64, Binding>,
+    by_key: BTreeMap<(String, Vec<u8>), u64>,
+    by_token: HashMap<String, u64>,
+    next: u64,
+}
+
+/// The table is full; the entry was not taken and the old ones stay.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+impl Bindings {
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Binding)> {
+        self.by_id.iter().map(|(id, binding)| (*id, binding))
+    }
+
+    pub(crate) fn get(&self, id: u64) -> Option<&Binding> {
+        self.by_id.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut Binding> {
+        self.by_id.get_mut(&id)
+    }
+
+    pub(crate) fn find(&self, aor: &str, contact: &[u8]) -> Option<u64> {
+        self.by_key
+            .get(&(aor.to_owned(), contact.to_vec()))
+            .copied()
+    }
+
+    pub(crate) fn by_token(&self, token: &[u8]) -> Option<u64> {
+        self.by_token.get(std::str::from_utf8(token).ok()?).copied()
+    }
+
+    /// Every contact of an address of record, in a stable order.
+    pub(crate) fn of_aor(&self, aor: &str) -> Vec<u64> {
+        self.by_key
+            .range((aor.to_owned(), Vec::new())..)
+            .take_while(|((of, _), _)| of == aor)
+            .map(|(_, id)| *id)
+            .collect()
+    }
+
+    /// Adds a binding or replaces the one with the same key.
+    pub(crate) fn put(&mut self, binding: Binding) -> Result<u64, Full> {
+        let key = (binding.aor.clone(), binding.contact.clone());
+        let id = match self.by_key.get(&key) {
+            Some(id) => *id,
+            None if self.by_id.len() >= MAX_BINDINGS => return Err(Full),
+            None => {
+                self.next += 1;
+                self.next
+            }
+        };
+        self.remove(id);
+        self.by_key.insert(key, id);
+        self.by_token.insert(binding.token.clone(), id);
+        self.by_id.insert(id, binding);
+        Ok(id)
+    }
+
+    pub(crate) fn remove(&mut self, id: u64) -> Option<Binding> {
+        let binding = self.by_id.remove(&id)?;
+        self.by_key
+            .remove(&(binding.aor.clone(), binding.contact.clone()));
+        if self.by_token.get(&binding.token) == Some(&id) {
+            self.by_token.remove(&binding.token);
+        }
+        Some(binding)
+    }
+}

@@ -1,0 +1,72 @@
+//! The gateway's own timers: one ordered set, each entry cancellable by value.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::time::Mono;
+
+/// What is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Deadline {
+    /// A phone has not answered an INVITE at all.
+    PhoneSilent(u64),
+    /// RFC 3261 section 16.6, timer C: it rang for too long.
+    TimerC(u64),
+    /// A binding may have expired.
+    Binding(u64),
+}
+
+/// At most one entry per [`Deadline`] value; setting it again moves it.
+#[derive(Debug, Default)]
+pub(crate) struct Deadlines {
+    ordered: BTreeSet<(Mono, Deadline)>,
+    at: HashMap<Deadline, Mono>,
+}
+
+impl Deadlines {
+    pub(crate) fn set(&mut self, deadline: Deadline, at: Mono) {
+        self.clear(deadline);
+        self.ordered.insert((at, deadline));
+        self.at.insert(deadline, at);
+    }
+
+    pub(crate) fn clear(&mut self, deadline: Deadline) {
+        if let Some(at) = self.at.remove(&deadline) {
+            self.ordered.remove(&(at, deadline));
+        }
+    }
+
+    pub(crate) fn next(&self) -> Option<(Mono, Deadline)> {
+        self.ordered.first().copied()
+    }
+
+    /// Takes the earliest entry that is due.
+    pub(crate) fn pop_due(&mut self, now: Mono) -> Option<Deadline> {
+        let (at, deadline) = *self.ordered.first()?;
+        if at > now {
+            return None;
+        }
+        self.clear(deadline);
+        Some(deadline)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn setting_again_moves_and_order_is_by_time() {
+        let at = |s| Mono(Duration::from_secs(s));
+        let mut deadlines = Deadlines::default();
+        deadlines.set(Deadline::TimerC(1), at(5));
+        deadlines.set(Deadline::Binding(1), at(3));
+        deadlines.set(Deadline::TimerC(1), at(1));
+        assert_eq!(deadlines.next(), Some((at(1), Deadline::TimerC(1))));
+        assert_eq!(deadlines.pop_due(at(0)), None);
+        assert_eq!(deadlines.pop_due(at(9)), Some(Deadline::TimerC(1)));
+        assert_eq!(deadlines.pop_due(at(9)), Some(Deadline::Binding(1)));
+        assert_eq!(deadlines.next(), None);
+    }
+}

@@ -1,0 +1,130 @@
+//! Requests inside a dialog: re-INVITE, BYE, PRACK, UPDATE, INFO, REFER, NOTIFY and any other.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::{
+    Gateway,
+    context::Kind,
+    dialogs::{Phase, opposite},
+    outgoing::Target,
+};
+use crate::{
+    net::Side,
+    sip::{Method, Name, Uri},
+    time::Now,
+};
+
+/// Seconds after which a request that met a dead server may be tried again (section 5).
+const TRY_AGAIN: &str = "5";
+
+impl Gateway {
+    pub(super) fn in_dialog(&mut self, now: Now, id: u64) {
+        let ctx = &self.contexts[&id];
+        let (request, side, from) = (ctx.request.clone(), ctx.side, ctx.from);
+        let found = self
+            .dialog_key(&request, side, true)
+            .and_then(|key| self.dialogs.find(&key));
+        let Some(dialog) = found else {
+            return self.unknown_dialog(now, id, side);
+        };
+        self.refresh_target(dialog, side, &request, request.method(), from);
+        let Some(target) = self.dialog_target(dialog, opposite(side)) else {
+            return self.answer(now, id, 481);
+        };
+        if request.method() == Some(Method::Bye)
+            && let Some(dialog) = self.dialogs.get_mut(dialog)
+        {
+            dialog.phase = Phase::Ending;
+        }
+        let session = self.dialogs.get(dialog).and_then(|dialog| dialog.session);
+        if let Some(ctx) = self.contexts.get_mut(&id) {
+            ctx.kind = Kind::InDialog { dialog };
+            ctx.session = session;
+        }
+        self.branch_relayed(now, id, target);
+    }
+
+    /// A NOTIFY may arrive before the 2xx that makes its dialog, and dialogs of other kinds
+    /// are not kept: from the WAN the Request-URI says whose it is.
+    fn unknown_dialog(&mut self, now: Now, id: u64, side: Side) {
+        let ends_a_call = matches!(
+            self.contexts[&id].request.method(),
+            Some(Method::Invite | Method::Bye | Method::Prack | Method::Update)
+        );
+        if side == Side::Wan && !ends_a_call {
+            self.relay_to_phone(now, id);
+        } else {
+            self.answer(now, id, 481);
+        }
+    }
+
+    /// Where requests of a dialog leave on `side`: along the leg's route set to its remote
+    /// target (RFC 3261 section 12.2.1.1).
+    pub(super) fn dialog_target(&self, dialog: u64, side: Side) -> Option<Target> {
+        let dialog = self.dialogs.get(dialog)?;
+        let leg = dialog.leg(side);
+        let (from, to) = (leg.lan_uri.clone(), leg.wan_uri.clone());
+        // Which of the two is From depends on who sends: the party on the other side does.
+        let parties = if side == Side::Wan {
+            (from, to)
+        } else {
+            (to, from)
+        };
+        Some(Target {
+            side,
+            listener: leg.listener,
+            to: if side == Side::Lan {
+                leg.peer
+            } else {
+                self.next_hop(leg)?
+            },
+            uri: leg.target.clone(),
+            routes: leg.routes.clone(),
+            parties: Some(parties),
+            path: dialog.path.filter(|_| side == Side::Wan),
+        })
+    }
+
+    /// The address of the first route, else of the target, else where the leg's messages come
+    /// from: names are not looked up inside a dialog.
+    fn next_hop(&self, leg: &super::dialogs::Leg) -> Option<SocketAddr> {
+        let first = leg
+            .routes
+            .first()
+            .map_or(leg.target.as_slice(), Vec::as_slice);
+        let uri = first
+            .strip_prefix(b"<")
+            .and_then(|rest| rest.split(|byte| *byte == b'>').next())
+            .unwrap_or(first);
+        let literal = Uri::parse(uri)
+            .and_then(|uri| Some(SocketAddr::new(uri.host_ip()?, uri.port.unwrap_or(5060))));
+        Some(
+            literal
+                .filter(|hop| may_be_sent_to(hop.ip()))
+                .unwrap_or(leg.peer),
+        )
+    }
+
+    /// The server of an in-dialog request is dead: the call outlives it (EM26). A BYE is done;
+    /// anything else may be tried again and ends nothing.
+    pub(super) fn server_gone(&mut self, now: Now, id: u64, dialog: u64) {
+        if self
+            .contexts
+            .get(&id)
+            .is_some_and(|ctx| ctx.request.method() == Some(Method::Bye))
+        {
+            self.answer(now, id, 200);
+            self.end_dialog(now, dialog);
+        } else {
+            self.answer_with(now, id, 500, &[(Name::RetryAfter, TRY_AGAIN.to_owned())]);
+        }
+    }
+}
+
+/// Next hops that a foreign header may name: nothing that leads back here or to many
+/// (cases.md, threat "SSRF-like relaying").
+fn may_be_sent_to(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    let broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
+    !(ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || broadcast)
+}

@@ -1,0 +1,239 @@
+//! The machine that joins all others: a dialog-stateful, topology-hiding SIP proxy with the
+//! health of its softswitches, the bindings of its phones and the media of its calls.
+//!
+//! # The loop to write
+//! Feed one input ([`Gateway::datagram`], [`Gateway::unreachable`], ..., or
+//! [`Gateway::handle_timeout`]), drain [`Gateway::poll_output`] until `None`, then sleep until
+//! [`Gateway::poll_timeout`] or the next input. Outputs are in the order in which they must
+//! happen: flows are steered before the answer that makes media come.
+
+mod bindings;
+mod branches;
+mod calls;
+mod cancel;
+mod context;
+mod deadlines;
+mod dialogs;
+
+mod hunting;
+mod in_dialog;
+mod nonces;
+mod operate;
+mod outgoing;
+mod registered;
+mod registrar;
+mod relay;
+mod request;
+mod respond;
+mod response;
+mod stun;
+mod timers;
+mod topology;
+mod views;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    net::SocketAddr,
+};
+
+use bindings::Bindings;
+use context::Context;
+use deadlines::Deadlines;
+use dialogs::Dialogs;
+use nonces::Nonces;
+use topology::Topology;
+
+pub use operate::SwitchError;
+pub use views::{CallView, LegView, RegistrationView};
+
+use crate::{
+    conf::Conf,
+    event::Event,
+    health::{Health, ProbeId, RequestId},
+    media::Media,
+    net::{ListenerId, Side},
+    rng::Rng,
+    steer::{Delta, Gate},
+    time::{Mono, Now},
+    transaction::{ClientId, ServerId, Transactions},
+};
+
+/// What the driver must do, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Send a datagram from a listener's socket.
+    Send {
+        /// Whose socket.
+        listener: ListenerId,
+        /// Where to.
+        to: SocketAddr,
+        /// The whole datagram.
+        bytes: Vec<u8>,
+    },
+    /// Change the data path.
+    Steer(Delta),
+    /// Record a change of state.
+    Event(Event),
+}
+
+/// What is counted rather than logged: hostile input must not flood a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Datagrams that are no SIP message and no keepalive.
+    pub malformed: u64,
+    /// Messages from WAN sources that may not speak here.
+    pub not_a_peer: u64,
+    /// Responses and ACKs that belong to nothing.
+    pub stray: u64,
+    /// Requests refused because a table was full.
+    pub table_full: u64,
+    /// Requests that were sent to another server.
+    pub hunts: u64,
+    /// Keepalives answered or absorbed in userspace.
+    pub keepalives: u64,
+}
+
+/// The gateway. One value, owned by one task.
+#[derive(Debug)]
+pub struct Gateway {
+    conf: Conf,
+    topology: Topology,
+    transactions: Transactions,
+    health: Health,
+    media: Media,
+    bindings: Bindings,
+    dialogs: Dialogs,
+    nonces: Nonces,
+    deadlines: Deadlines,
+    contexts: HashMap<u64, Context>,
+    /// Which context and branch a client transaction belongs to.
+    by_client: HashMap<ClientId, (u64, usize)>,
+    by_server: HashMap<ServerId, u64>,
+    by_health: HashMap<RequestId, (u64, usize)>,
+    probes: HashMap<ClientId, ProbeId>,
+    /// What each group's clients are told (signalling.md section 8).
+    gates: Vec<Gate>,
+    /// Set while draining (signalling.md section 14).
+    draining: Option<Mono>,
+    counters: Counters,
+    rng: Rng,
+    next: u64,
+    out: VecDeque<Output>,
+}
+
+/// Why the gateway wants to be woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// A SIP transaction's timer.
+    Transaction(crate::transaction::Reason),
+    /// A health timer.
+    Health(crate::health::Reason),
+    /// A timer of the proxy itself: ringing, silent phones, bindings.
+    Proxy,
+}
+
+impl Gateway {
+    /// A gateway with no bindings and no calls. `seed` drives jitter only.
+    #[must_use]
+    pub fn new(now: Now, conf: Conf, seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let groups = conf
+            .groups
+            .iter()
+            .map(|group| group.health.clone())
+            .collect();
+        let wan = conf.wan_links();
+        let health = Health::new(now, groups, wan, rng.next_u64());
+        let media = Media::new(conf.media.clone(), conf.media_links());
+        let mut gateway = Self {
+            topology: Topology::new(&conf),
+            transactions: Transactions::new(crate::transaction::Limits::default()),
+            health,
+            media,
+            bindings: Bindings::default(),
+            dialogs: Dialogs::default(),
+            nonces: Nonces::default(),
+            deadlines: Deadlines::default(),
+            contexts: HashMap::new(),
+            by_client: HashMap::new(),
+            by_server: HashMap::new(),
+            by_health: HashMap::new(),
+            probes: HashMap::new(),
+            gates: vec![Gate::Serving; conf.groups.len()],
+            draining: None,
+            counters: Counters::default(),
+            rng,
+            next: 0,
+            out: VecDeque::new(),
+            conf,
+        };
+        gateway.pump(now);
+        gateway
+    }
+
+    /// The next thing to do; `None` when all is done.
+    #[must_use]
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.out.pop_front()
+    }
+
+    /// When to call [`Self::handle_timeout`], and why.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<(Mono, Reason)> {
+        let transaction = self
+            .transactions
+            .poll_timeout()
+            .map(|(at, why)| (at, Reason::Transaction(why)));
+        let health = self
+            .health
+            .poll_timeout()
+            .map(|(at, why)| (at, Reason::Health(why)));
+        let own = self.deadlines.next().map(|(at, _)| (at, Reason::Proxy));
+        [transaction, health, own]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(at, _)| *at)
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub fn conf(&self) -> &Conf {
+        &self.conf
+    }
+
+    /// The health machine, for views.
+    #[must_use]
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// The media machine, for views and for reconciling the data path.
+    #[must_use]
+    pub fn media(&self) -> &Media {
+        &self.media
+    }
+
+    fn side(&self, listener: ListenerId) -> Side {
+        let link = self.conf.listeners[usize::from(listener.0)].link;
+        self.conf.links[usize::from(link.0)].side
+    }
+
+    fn fresh_id(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn send(&mut self, listener: ListenerId, to: SocketAddr, bytes: Vec<u8>) {
+        self.out.push_back(Output::Send {
+            listener,
+            to,
+            bytes,
+        });
+    }
+}

@@ -1,0 +1,269 @@
+//! A request as it leaves: the fixed list of changes a topology-hiding gateway makes, and
+//! nothing else (signalling.md section 6).
+
+use std::net::SocketAddr;
+
+use super::Gateway;
+use crate::{
+    net::{ListenerId, PathKey, Side},
+    seal,
+    sip::{Edit, Message, Method, Name, NameAddr, Span, Uri},
+};
+
+/// Where a request goes and how its parties are written there.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    /// The side it leaves on.
+    pub(super) side: Side,
+    pub(super) listener: ListenerId,
+    pub(super) to: SocketAddr,
+    /// The Request-URI.
+    pub(super) uri: Vec<u8>,
+    /// Route values, in order.
+    pub(super) routes: Vec<Vec<u8>>,
+    /// From and To URIs of a dialog; outside of one they are mapped.
+    pub(super) parties: Option<(Vec<u8>, Vec<u8>)>,
+    /// The server and link, towards softswitches.
+    pub(super) path: Option<PathKey>,
+}
+
+/// Headers whose URIs may name a host of the other side.
+const ADDRESSES: [Name; 6] = [
+    Name::PAssertedIdentity,
+    Name::PPreferredIdentity,
+    Name::ReferredBy,
+    Name::ReferTo,
+    Name::Diversion,
+    Name::HistoryInfo,
+];
+
+/// Headers that begin with a Call-ID of some other dialog.
+const CALL_IDS: [Name; 4] = [
+    Name::Replaces,
+    Name::Join,
+    Name::TargetDialog,
+    Name::InReplyTo,
+];
+
+impl Gateway {
+    /// The branch of the copy that goes to `target`: derived from the branch received, so that
+    /// a retransmission after a restart continues the same transaction (signalling.md
+    /// section 2). ACK to a 2xx is a transaction of its own; CANCEL and ACK to a failure are
+    /// built from the INVITE they belong to.
+    pub(super) fn branch(&self, msg: &Message, target: &Target) -> String {
+        let via = msg.top_via();
+        let received = via
+            .and_then(|via| via.branch(msg.bytes()))
+            .unwrap_or_default();
+        let sent_by = via.map(|via| msg.slice(via.sent_by)).unwrap_or_default();
+        let call_id = msg.call_id().unwrap_or_default();
+        let cseq = msg.cseq().map_or(0, |cseq| cseq.number).to_be_bytes();
+        let to = target.to.to_string();
+        let link = [self.conf.listeners[usize::from(target.listener.0)].link.0];
+        let parts: [&[u8]; 7] = [
+            received,
+            sent_by,
+            call_id,
+            &cseq,
+            msg.method_bytes(),
+            to.as_bytes(),
+            &link,
+        ];
+        format!(
+            "z9hG4bK{}",
+            seal::keyed_hash(&self.conf.secret, "branch", &parts)
+        )
+    }
+
+    /// All changes but Contact and body, which depend on the kind of request.
+    pub(super) fn outgoing<'m>(&self, msg: &'m Message, target: &Target, branch: &str) -> Edit<'m> {
+        let mut edit = Edit::new(msg);
+        if let Some(uri) = msg.uri() {
+            edit.replace(uri, &target.uri);
+        }
+        edit.remove_all(Name::Via);
+        edit.push_front(Name::Via, self.via(target.listener, branch));
+        match msg.header(Name::MaxForwards) {
+            Some(span) => {
+                let left = msg.max_forwards().unwrap_or(70).saturating_sub(1);
+                edit.replace(span, left.to_string());
+            }
+            None => edit.push_back(Name::MaxForwards, "69"),
+        }
+        edit.remove_all(Name::Route);
+        edit.remove_all(Name::RecordRoute);
+        for route in &target.routes {
+            edit.push_back(Name::Route, route);
+        }
+        match &target.parties {
+            Some((from, to)) => {
+                for (addr, uri) in [(msg.from(), from), (msg.to(), to)] {
+                    if let Some(addr) = addr {
+                        put_uri(&mut edit, &addr, uri);
+                    }
+                }
+            }
+            None => {
+                self.map_uri(&mut edit, msg, msg.from(), target.side);
+                self.map_uri(&mut edit, msg, msg.to(), target.side);
+            }
+        }
+        self.hide(&mut edit, msg, target.side);
+        edit
+    }
+
+    /// Our Via on a listener.
+    pub(super) fn via(&self, listener: ListenerId, branch: &str) -> String {
+        format!(
+            "SIP/2.0/UDP {};branch={branch};rport",
+            self.address(listener)
+        )
+    }
+
+    /// The address a listener answers from.
+    pub(super) fn address(&self, listener: ListenerId) -> SocketAddr {
+        self.conf.listeners[usize::from(listener.0)].address
+    }
+
+    /// What is translated alike in requests and responses: the Call-ID, identities, references
+    /// to other dialogs, Warning agents.
+    pub(super) fn hide(&self, edit: &mut Edit<'_>, msg: &Message, towards: Side) {
+        if let Some(span) = msg.header(Name::CallId) {
+            self.map_call_id(edit, msg, span.trim(msg.bytes()));
+        }
+        for name in ADDRESSES {
+            for addr in msg.addrs(name) {
+                self.map_uri(edit, msg, Some(addr), towards);
+            }
+        }
+        for name in CALL_IDS {
+            for value in msg.values(name) {
+                let end = msg.slice(value).iter().position(|byte| *byte == b';');
+                let length = end.unwrap_or(value.len());
+                let start = value.start as usize;
+                self.map_call_id(
+                    edit,
+                    msg,
+                    Span::new(start..start + length).trim(msg.bytes()),
+                );
+            }
+        }
+        for value in msg.values(Name::Warning) {
+            self.map_warning(edit, msg, value, towards);
+        }
+    }
+
+    /// The Contact that stands for a party on the other side. Towards softswitches it is a
+    /// token at the WAN address, stable over restarts; towards phones the user at the gateway.
+    pub(super) fn contact(
+        &self,
+        msg: &Message,
+        addr: &NameAddr,
+        target: (Side, ListenerId),
+        party: &[u8],
+        source: SocketAddr,
+    ) -> Vec<u8> {
+        let uri = msg.slice(addr.uri);
+        let at = self.address(target.1);
+        let user = match target.0 {
+            Side::Wan => self.token(&self.aor(party), uri, source).into_bytes(),
+            Side::Lan => Uri::parse(uri)
+                .and_then(|uri| uri.user)
+                .unwrap_or_default()
+                .to_vec(),
+        };
+        contact_uri(&user, at)
+    }
+
+    /// The user part that stands for a phone's contact upstream (signalling.md section 4).
+    pub(super) fn token(&self, aor: &str, contact: &[u8], source: SocketAddr) -> String {
+        let source = source.ip().to_string();
+        let parts: [&[u8]; 3] = [aor.as_bytes(), contact, source.as_bytes()];
+        format!(
+            "k{}",
+            seal::keyed_hash(&self.conf.secret, "contact", &parts)
+        )
+    }
+
+    /// The address of record in canonical form: `user@domain`, the gateway's own addresses
+    /// standing for the domain.
+    pub(super) fn aor(&self, uri: &[u8]) -> String {
+        let Some(uri) = Uri::parse(uri) else {
+            return String::from_utf8_lossy(uri).into_owned();
+        };
+        let user = String::from_utf8_lossy(uri.user.unwrap_or_default()).into_owned();
+        let host = match uri.host_ip() {
+            Some(_) => self.conf.domain.clone(),
+            None => String::from_utf8_lossy(uri.host).into_owned(),
+        };
+        format!("{user}@{}", host.to_ascii_lowercase())
+    }
+
+    fn map_uri(&self, edit: &mut Edit<'_>, msg: &Message, addr: Option<NameAddr>, towards: Side) {
+        if let Some(addr) = addr
+            && let Some(uri) = self.topology.uri(msg.slice(addr.uri), towards)
+        {
+            put_uri(edit, &addr, &uri);
+        }
+    }
+
+    fn map_call_id(&self, edit: &mut Edit<'_>, msg: &Message, span: Span) {
+        let mapped = self.topology.call_id(msg.slice(span));
+        if mapped != msg.slice(span) {
+            edit.replace(span, mapped);
+        }
+    }
+
+    /// `399 agent "text"`: the agent may be an address (RFC 3261 section 20.43).
+    fn map_warning(&self, edit: &mut Edit<'_>, msg: &Message, value: Span, towards: Side) {
+        let text = msg.slice(value);
+        let mut words = text.split(|byte| *byte == b' ');
+        let (Some(code), Some(agent)) = (words.next(), words.next()) else {
+            return;
+        };
+        let Ok(host) = std::str::from_utf8(agent) else {
+            return;
+        };
+        let ip = host
+            .parse()
+            .ok()
+            .or_else(|| host.parse::<SocketAddr>().ok().map(|at| at.ip()));
+        if ip.is_some_and(|ip| self.topology.side_of(ip) != towards) {
+            let start = value.start as usize + code.len() + 1;
+            edit.replace(
+                Span::new(start..start + agent.len()),
+                self.conf.domain.as_bytes(),
+            );
+        }
+    }
+}
+
+/// `sip:user@address`, or `sip:address` without a user.
+pub(super) fn contact_uri(user: &[u8], at: SocketAddr) -> Vec<u8> {
+    let mut uri = b"sip:".to_vec();
+    if !user.is_empty() {
+        uri.extend_from_slice(user);
+        uri.push(b'@');
+    }
+    uri.extend_from_slice(at.to_string().as_bytes());
+    uri
+}
+
+/// Whether a request's method lets it create or refresh a dialog's remote target
+/// (RFC 3261 section 12.2.1.1, RFC 3311, RFC 6665).
+pub(super) fn refreshes_target(method: Method) -> bool {
+    matches!(
+        method,
+        Method::Invite | Method::Update | Method::Subscribe | Method::Notify | Method::Refer
+    )
+}
+
+/// Puts a URI in the place of an address's, in `<>` where it stood without: its parameters must
+/// not become the header's (RFC 3261 section 20.10).
+pub(super) fn put_uri(edit: &mut Edit<'_>, addr: &NameAddr, uri: &[u8]) {
+    if addr.angle {
+        edit.replace(addr.uri, uri);
+    } else {
+        edit.replace(addr.uri, [b"<", uri, b">"].concat());
+    }
+}

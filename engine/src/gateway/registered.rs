@@ -1,0 +1,156 @@
+//! The registrar's 2xx: bindings are learned from it, and the phone gets its own contacts back.
+
+use std::{net::SocketAddr, time::Duration};
+
+use super::{
+    Gateway,
+    bindings::Binding,
+    context::{Context, Kind},
+    deadlines::Deadline,
+    outgoing::contact_uri,
+    registrar::{Asked, Pending},
+};
+use crate::{
+    net::{GroupId, ServerId},
+    sip::{Edit, Message, Name, Uri, seconds},
+    steer::{Delta, GateId},
+    time::Now,
+};
+
+impl Gateway {
+    pub(super) fn registered(&mut self, now: Now, id: u64, index: usize, msg: &Message) {
+        let Some(ctx) = self.contexts.get(&id).cloned() else {
+            return;
+        };
+        let Kind::Register { register, group } = &ctx.kind else {
+            return;
+        };
+        let Some(path) = ctx.branches[index].path else {
+            return;
+        };
+        let at = self.address(ctx.branches[index].listener);
+        for asked in &register.asked {
+            self.learn(now, register, asked, (*group, path.server, at), msg);
+        }
+        let bytes = self.registered_back(now, &ctx, &register.aor, msg);
+        self.respond(now, id, 200, bytes);
+    }
+
+    fn learn(
+        &mut self,
+        now: Now,
+        register: &Pending,
+        asked: &Asked,
+        upstream: (GroupId, ServerId, SocketAddr),
+        msg: &Message,
+    ) {
+        let granted = granted(msg, &asked.token).unwrap_or(asked.expires);
+        let old = self.bindings.find(&register.aor, &asked.contact);
+        if asked.expires == 0 || granted == 0 {
+            if let Some(old) = old {
+                self.forget_binding(old);
+            }
+            return;
+        }
+        let (group, server, at) = upstream;
+        let told = self.phone_expires(asked.expires.min(granted));
+        let binding = Binding {
+            aor: register.aor.clone(),
+            contact: asked.contact.clone(),
+            params: asked.params.clone(),
+            token: asked.token.clone(),
+            upstream_contact: contact_uri(asked.token.as_bytes(), at),
+            source: register.source,
+            listener: register.listener,
+            call_id: register.call_id.clone(),
+            cseq: register.cseq,
+            credentials: register.credentials.clone(),
+            group,
+            server,
+            accepted: now,
+            granted: Duration::from_secs(u64::from(granted)),
+            phone_until: now.mono + told,
+            due: false,
+            service_route: msg
+                .addrs(Name::ServiceRoute)
+                .map(|addr| msg.slice(addr.value).to_vec())
+                .collect(),
+        };
+        self.keep(old, binding);
+    }
+
+    pub(super) fn keep(&mut self, old: Option<u64>, binding: Binding) {
+        let moved = old
+            .and_then(|id| self.bindings.get(id))
+            .filter(|old| (old.source, old.listener) != (binding.source, binding.listener));
+        if let Some(moved) = moved {
+            let clear = Delta::ClientClear {
+                client: moved.source,
+                listener: moved.listener,
+            };
+            self.out.push_back(super::Output::Steer(clear));
+        }
+        let client = Delta::ClientSet {
+            client: binding.source,
+            listener: binding.listener,
+            gate: GateId(binding.group.0),
+        };
+        match self.bindings.put(binding) {
+            Ok(id) => {
+                self.watch_binding(id);
+                self.out.push_back(super::Output::Steer(client));
+            }
+            // The phone stays registered upstream; only survivability will not know it.
+            Err(_) => self.counters.table_full += 1,
+        }
+    }
+
+    /// Looks at a binding again when its phone is overdue.
+    pub(super) fn watch_binding(&mut self, id: u64) {
+        if let Some(binding) = self.bindings.get(id) {
+            self.deadlines
+                .set(Deadline::Binding(id), binding.phone_until);
+        }
+    }
+
+    pub(super) fn forget_binding(&mut self, id: u64) {
+        self.deadlines.clear(Deadline::Binding(id));
+        if let Some(gone) = self.bindings.remove(id) {
+            let clear = Delta::ClientClear {
+                client: gone.source,
+                listener: gone.listener,
+            };
+            self.out.push_back(super::Output::Steer(clear));
+        }
+    }
+
+    /// The 200 for the phone: its own contacts byte for byte with the expiry it is told; routes
+    /// of the far side stay here (RFC 3608 is applied on the phone's behalf).
+    fn registered_back(&mut self, now: Now, ctx: &Context, aor: &str, msg: &Message) -> Vec<u8> {
+        let mut edit = Edit::new(msg);
+        self.readdress(&mut edit, ctx, msg);
+        for name in [Name::Contact, Name::Expires, Name::Path, Name::ServiceRoute] {
+            edit.remove_all(name);
+        }
+        for contact in self.contacts_for_phone(now, aor) {
+            edit.push_back(Name::Contact, contact);
+        }
+        edit.finish()
+    }
+}
+
+/// The seconds granted to the contact with our token: its own parameter, else Expires.
+fn granted(msg: &Message, token: &str) -> Option<u32> {
+    let contact = msg
+        .contacts()
+        .find(|addr| has_token(msg.slice(addr.uri), token))?;
+    let own = contact
+        .param(msg.bytes(), "expires")
+        .and_then(|param| param.value);
+    own.and_then(|span| seconds(msg.slice(span)))
+        .or_else(|| msg.expires())
+}
+
+fn has_token(uri: &[u8], token: &str) -> bool {
+    Uri::parse(uri).is_some_and(|uri| uri.user == Some(token.as_bytes()))
+}

@@ -1,0 +1,279 @@
+//! REGISTER on its way up: answered here while upstream need not be asked (EM24), else sent on
+//! with one token Contact per phone (signalling.md section 4).
+
+use std::{net::SocketAddr, rc::Rc, time::Duration};
+
+use super::{
+    Gateway,
+    bindings::Binding,
+    context::{Context, Kind},
+    outgoing::{Target, contact_uri},
+};
+use crate::{
+    net::ListenerId,
+    sip::{Edit, Message, Name, NameAddr, digest, seconds},
+    time::Now,
+};
+
+/// Contacts in one REGISTER; phones send one.
+const MAX_CONTACTS: usize = 8;
+/// What a REGISTER without any expiry asks for (RFC 3261 section 10.2).
+const DEFAULT_EXPIRES: u32 = 3600;
+
+/// What a REGISTER asks for, kept until its answer comes.
+#[derive(Debug, Clone)]
+pub(crate) struct Pending {
+    /// Canonical address of record.
+    pub(crate) aor: String,
+    pub(crate) asked: Vec<Asked>,
+    pub(crate) source: SocketAddr,
+    pub(crate) listener: ListenerId,
+    pub(crate) call_id: Vec<u8>,
+    pub(crate) cseq: u32,
+    /// User name and realm of its credentials.
+    pub(crate) credentials: Option<Vec<u8>>,
+}
+
+/// One contact of a REGISTER.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) contact: Vec<u8>,
+    /// Header parameters but `expires`, with their semicolons.
+    pub(crate) params: Vec<u8>,
+    /// Seconds; 0 takes the binding away.
+    pub(crate) expires: u32,
+    pub(crate) token: String,
+}
+
+impl Gateway {
+    pub(super) fn register(&mut self, now: Now, id: u64) {
+        let ctx = &self.contexts[&id];
+        let request = ctx.request.clone();
+        let Some(pending) = self.read_register(ctx) else {
+            return self.answer(now, id, 400);
+        };
+        if self.drained(now) && pending.asked.iter().any(|asked| asked.expires > 0) {
+            return self.answer(now, id, 503);
+        }
+        if self.answerable_here(now, &pending) {
+            return self.answer_refresh(now, id, &pending);
+        }
+        let group = self.group_for(&request);
+        self.set_kind(
+            id,
+            Kind::Register {
+                group,
+                register: Rc::new(pending),
+            },
+        );
+        self.try_next(now, id);
+    }
+
+    /// Whether the drain's grace is over (signalling.md section 14).
+    fn drained(&self, now: Now) -> bool {
+        self.draining
+            .is_some_and(|since| now.mono.since(since) >= self.conf.drain_grace)
+    }
+
+    /// `None` when it breaks RFC 3261 section 10.3 (a `*` needs `Expires: 0` and no company) or
+    /// asks for too much.
+    fn read_register(&self, ctx: &Context) -> Option<Pending> {
+        let msg = &ctx.request;
+        let aor = self.aor(msg.slice(msg.to()?.uri));
+        let contacts: Vec<NameAddr> = msg.contacts().collect();
+        let asked = match contacts.as_slice() {
+            [only] if msg.slice(only.uri) == b"*" => {
+                (msg.expires() == Some(0)).then(|| self.every_contact(&aor, ctx.from))?
+            }
+            many if many.len() > MAX_CONTACTS => return None,
+            many if many.iter().any(|addr| msg.slice(addr.uri) == b"*") => return None,
+            many => many
+                .iter()
+                .map(|addr| self.read_contact(msg, addr, &aor, ctx.from))
+                .collect(),
+        };
+        Some(Pending {
+            aor,
+            asked,
+            source: ctx.from,
+            listener: ctx.listener,
+            call_id: msg.call_id()?.to_vec(),
+            cseq: msg.cseq()?.number,
+            credentials: credentials(msg),
+        })
+    }
+
+    /// `Contact: *` means this phone's bindings, one by one: the AOR's other phones stay (F1).
+    fn every_contact(&self, aor: &str, from: SocketAddr) -> Vec<Asked> {
+        self.bindings
+            .of_aor(aor)
+            .into_iter()
+            .filter_map(|id| self.bindings.get(id))
+            .filter(|binding| binding.source.ip() == from.ip())
+            .map(|binding| Asked {
+                contact: binding.contact.clone(),
+                params: binding.params.clone(),
+                expires: 0,
+                token: binding.token.clone(),
+            })
+            .collect()
+    }
+
+    fn read_contact(&self, msg: &Message, addr: &NameAddr, aor: &str, from: SocketAddr) -> Asked {
+        let contact = msg.slice(addr.uri).to_vec();
+        let own = addr
+            .param(msg.bytes(), "expires")
+            .and_then(|param| param.value);
+        let own = own.and_then(|span| seconds(msg.slice(span)));
+        Asked {
+            token: self.token(aor, &contact, from),
+            params: params_without_expires(msg, addr),
+            expires: own.or_else(|| msg.expires()).unwrap_or(DEFAULT_EXPIRES),
+            contact,
+        }
+    }
+
+    /// A refresh that continues a binding upstream still holds for long enough: same source,
+    /// contact, parameters, Call-ID and credentials, rising CSeq. Anything else is asked
+    /// upstream (case F4).
+    fn answerable_here(&self, now: Now, pending: &Pending) -> bool {
+        let continues = |asked: &Asked| {
+            let found = self.bindings.find(&pending.aor, &asked.contact);
+            found
+                .and_then(|id| self.bindings.get(id))
+                .is_some_and(|binding| {
+                    asked.expires > 0
+                        && asked.params == binding.params
+                        && binding.source.ip() == pending.source.ip()
+                        && binding.call_id == pending.call_id
+                        && binding.cseq < pending.cseq
+                        && binding.credentials == pending.credentials
+                        && binding.refresh_is_local(now.mono)
+                })
+        };
+        !pending.asked.is_empty() && pending.asked.iter().all(continues)
+    }
+
+    fn answer_refresh(&mut self, now: Now, id: u64, pending: &Pending) {
+        for asked in &pending.asked {
+            let expires = self.phone_expires(asked.expires);
+            let found = self.bindings.find(&pending.aor, &asked.contact);
+            if let Some(mut binding) = found.and_then(|id| self.bindings.get(id)).cloned() {
+                binding.cseq = pending.cseq;
+                binding.phone_until = now.mono + expires;
+                // The port may have moved (NAT, restart): requests follow it.
+                (binding.source, binding.listener) = (pending.source, pending.listener);
+                self.keep(found, binding);
+            }
+        }
+        let contacts = self.contacts_for_phone(now, &pending.aor);
+        let headers: Vec<(Name, String)> = contacts
+            .into_iter()
+            .map(|value| (Name::Contact, value))
+            .collect();
+        self.answer_with(now, id, 200, &headers);
+    }
+
+    /// The REGISTER as the softswitch sees it: one token per contact, the expiry the phone
+    /// asked for, and the contact it replaces taken away in the same request (EM25).
+    pub(super) fn branch_register(
+        &mut self,
+        now: Now,
+        id: u64,
+        target: &Target,
+        register: &Pending,
+    ) {
+        let Some(ctx) = self.contexts.get(&id) else {
+            return;
+        };
+        let request = ctx.request.clone();
+        let branch = self.branch(&request, target);
+        let mut edit = self.outgoing(&request, target, &branch);
+        edit.remove_all(Name::Contact);
+        for asked in &register.asked {
+            self.push_upstream_contact(&mut edit, target, &register.aor, asked);
+        }
+        let bytes = edit.finish();
+        self.start(now, id, target, &branch, bytes);
+    }
+
+    fn push_upstream_contact(
+        &self,
+        edit: &mut Edit<'_>,
+        target: &Target,
+        aor: &str,
+        asked: &Asked,
+    ) {
+        let uri = contact_uri(asked.token.as_bytes(), self.address(target.listener));
+        let value = [b"<", uri.as_slice(), b">", &asked.params].concat();
+        edit.push_back(
+            Name::Contact,
+            [&value, format!(";expires={}", asked.expires).as_bytes()].concat(),
+        );
+        let old = self
+            .bindings
+            .find(aor, &asked.contact)
+            .and_then(|id| self.bindings.get(id));
+        if let Some(old) =
+            old.filter(|old| old.upstream_contact != uri && !by_instance(&asked.params))
+        {
+            edit.push_back(
+                Name::Contact,
+                [b"<", old.upstream_contact.as_slice(), b">;expires=0"].concat(),
+            );
+        }
+    }
+
+    /// What a phone on UDP is told: short, within 10 % either way so that phones do not march
+    /// in step, and never more than it asked for.
+    pub(super) fn phone_expires(&mut self, asked: u32) -> Duration {
+        let told = self
+            .conf
+            .registration
+            .phone_expires
+            .mul_f64(0.9 + 0.2 * self.rng.unit());
+        told.min(Duration::from_secs(u64::from(asked)))
+            .max(Duration::from_secs(1))
+    }
+
+    /// Every contact of an AOR as its phones wrote them, with what is left of their time.
+    pub(super) fn contacts_for_phone(&self, now: Now, aor: &str) -> Vec<String> {
+        let left = |binding: &Binding| Duration::as_secs(&binding.phone_until.since(now.mono));
+        self.bindings
+            .of_aor(aor)
+            .into_iter()
+            .filter_map(|id| self.bindings.get(id))
+            .filter(|binding| binding.phone_until > now.mono)
+            .map(|binding| {
+                let contact = String::from_utf8_lossy(&binding.contact);
+                let params = String::from_utf8_lossy(&binding.params);
+                format!("<{contact}>{params};expires={}", left(binding).max(1))
+            })
+            .collect()
+    }
+}
+
+/// RFC 5626 section 4.2: instance and reg-id make the registrar replace the old contact itself.
+fn by_instance(params: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(params).to_ascii_lowercase();
+    text.contains("+sip.instance") && text.contains("reg-id")
+}
+
+fn params_without_expires(msg: &Message, addr: &NameAddr) -> Vec<u8> {
+    let params = msg.slice(addr.params);
+    let Some(expires) = addr.param(msg.bytes(), "expires") else {
+        return params.to_vec();
+    };
+    let start = (expires.full.start - addr.params.start) as usize;
+    let end = (expires.full.end - addr.params.start) as usize;
+    [&params[..start], &params[end..]].concat()
+}
+
+/// User name and realm of a request's credentials: what "changed credentials" compares.
+fn credentials(msg: &Message) -> Option<Vec<u8>> {
+    let header = msg
+        .header(Name::Authorization)
+        .or_else(|| msg.header(Name::ProxyAuthorization))?;
+    let credentials = digest::Credentials::parse(msg.slice(header))?;
+    Some([credentials.username, b"\0", credentials.realm].concat())
+}

@@ -1,0 +1,46 @@
+//! STUN on a SIP listener that came up to userspace.
+
+use std::net::SocketAddr;
+
+use super::{Gateway, Output};
+use crate::{
+    conf::Policy,
+    health::GroupState,
+    net::{GroupId, ListenerId},
+    steer::{Delta, Gate, GateId},
+    stun,
+};
+
+impl Gateway {
+    pub(super) fn stun(&mut self, listener: ListenerId, from: SocketAddr, bytes: &[u8]) {
+        self.counters.keepalives += 1;
+        // In normal mode every client belongs to the first group, registered or not.
+        let gate = self.gates.first().copied().unwrap_or(Gate::Silent);
+        if let Some(answer) = stun::answer(bytes, from, gate) {
+            self.send(listener, from, answer);
+        }
+    }
+
+    /// A group's state changed: its clients are told so from now on.
+    pub(super) fn gate(&mut self, group: GroupId, state: GroupState) {
+        let state = self.gate_for(state);
+        if let Some(gate) = self.gates.get_mut(usize::from(group.0)) {
+            *gate = state;
+        }
+        self.out.push_back(Output::Steer(Delta::GateSet {
+            gate: GateId(group.0),
+            state,
+        }));
+    }
+
+    /// What a group's state means for its clients' keepalives.
+    fn gate_for(&self, state: GroupState) -> Gate {
+        let local = self.conf.survivability.policy != Policy::Off;
+        match state {
+            GroupState::Serving { .. } => Gate::Serving,
+            GroupState::Survivability if local => Gate::Serving,
+            GroupState::Survivability if self.conf.keepalive_error => Gate::Error,
+            GroupState::Survivability => Gate::Silent,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Topology hiding: which hosts one side must not see, and what stands there instead
+//! (signalling.md section 6).
+
+use std::net::IpAddr;
+
+use crate::{conf::Conf, net::Side, seal, sip::Uri};
+
+/// Separates Call-ID tokens from every other use of the secret.
+const CALL_ID: &str = "call-id";
+/// What a sealed Call-ID begins with.
+const CALL_ID_PREFIX: &[u8] = b"kl1-";
+
+/// What must be known to decide whether a host may be seen on a side.
+#[derive(Debug, Clone)]
+pub(crate) struct Topology {
+    domain: String,
+    secret: seal::Key,
+    /// Per side, every network that belongs to it, the gateway's own address included.
+    networks: Vec<(Side, crate::conf::Prefix)>,
+}
+
+impl Topology {
+    pub(crate) fn new(conf: &Conf) -> Self {
+        let mut networks = Vec::new();
+        for link in &conf.links {
+            if let Some(address) = link.address {
+                let length = link.prefix;
+                networks.push((link.side, crate::conf::Prefix { address, length }));
+            }
+        }
+        for server in conf.groups.iter().flat_map(|group| &group.health.servers) {
+            let address = server.address.ip();
+            let length = if address.is_ipv4() { 32 } else { 128 };
+            networks.push((Side::Wan, crate::conf::Prefix { address, length }));
+        }
+        // A single host says more than the network it lies in.
+        networks.sort_by_key(|(_, prefix)| std::cmp::Reverse(prefix.length));
+        Self {
+            domain: conf.domain.clone(),
+            secret: conf.secret.clone(),
+            networks,
+        }
+    }
+
+    /// The side an address belongs to. Addresses of no configured network belong to the LAN
+    /// when they are private and to the WAN when they are not.
+    pub(crate) fn side_of(&self, ip: IpAddr) -> Side {
+        self.networks
+            .iter()
+            .find(|(_, prefix)| prefix.contains(ip))
+            .map_or_else(
+                || if is_private(ip) { Side::Lan } else { Side::Wan },
+                |(side, _)| *side,
+            )
+    }
+
+    /// The URI as `towards` may see it, if it must change: the host of the other side gives way
+    /// to the domain, the port with it.
+    pub(crate) fn uri(&self, uri: &[u8], towards: Side) -> Option<Vec<u8>> {
+        let parsed = Uri::parse(uri)?;
+        let ip = parsed.host_ip()?;
+        (self.side_of(ip) != towards).then(|| self.with_host(&parsed, self.domain.as_bytes()))
+    }
+
+    /// The URI with another `host[:port]`.
+    pub(crate) fn with_host(&self, uri: &Uri<'_>, host: &[u8]) -> Vec<u8> {
+        let mut out = uri.scheme.to_vec();
+        out.push(b':');
+        if let Some(user) = uri.user {
+            out.extend_from_slice(user);
+            out.push(b'@');
+        }
+        out.extend_from_slice(host);
+        out.extend_from_slice(uri.params);
+        out.extend_from_slice(uri.headers);
+        out
+    }
+
+    /// A Call-ID as the other side writes it. Each direction undoes the other, so the function
+    /// needs no memory and survives a restart.
+    pub(crate) fn call_id(&self, call_id: &[u8]) -> Vec<u8> {
+        if let Some(sealed) = call_id.strip_prefix(CALL_ID_PREFIX)
+            && let Ok(sealed) = std::str::from_utf8(sealed)
+            && let Some(open) = seal::open(&self.secret, CALL_ID, sealed)
+        {
+            return open;
+        }
+        if !names_an_address(call_id) {
+            return call_id.to_vec();
+        }
+        let mut token = CALL_ID_PREFIX.to_vec();
+        token.extend_from_slice(seal::seal(&self.secret, CALL_ID, call_id).as_bytes());
+        token
+    }
+}
+
+/// Whether the host part of a Call-ID (or all of it) is an address.
+fn names_an_address(call_id: &[u8]) -> bool {
+    let host = call_id
+        .iter()
+        .rposition(|byte| *byte == b'@')
+        .map_or(call_id, |at| &call_id[at + 1..]);
+    let Ok(host) = std::str::from_utf8(host) else {
+        return false;
+    };
+    let bare = host.trim_start_matches('[');
+    let bare = bare.split_once(']').map_or(bare, |(inside, _)| inside);
+    bare.parse::<IpAddr>().is_ok()
+        || bare
+            .rsplit_once(':')
+            .is_some_and(|(ip, _)| ip.parse::<IpAddr>().is_ok())
+}
+
+fn is_private(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => {
+            let shared = ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64; // RFC 6598
+            ip.is_private() || ip.is_link_local() || ip.is_loopback() || shared
+        }
+        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_loopback(),
+    }
+}

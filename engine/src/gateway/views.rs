@@ -1,0 +1,131 @@
+//! What people and the API see of bindings and calls.
+
+use std::{net::SocketAddr, time::Duration};
+
+use super::{Gateway, dialogs::Phase};
+use crate::{
+    media::{SessionId, SessionView},
+    net::{PathKey, ServerId, Side},
+    time::Now,
+};
+
+/// One binding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegistrationView {
+    /// Address of record.
+    pub aor: String,
+    /// The phone's Contact URI.
+    pub contact: String,
+    /// Where it registers from.
+    pub source: SocketAddr,
+    /// Until its phone is overdue.
+    pub expires: Duration,
+    /// The server that holds it.
+    pub server: ServerId,
+    /// Whether upstream holds it at present.
+    pub upstream: bool,
+}
+
+/// One call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallView {
+    /// Stable while the call lasts.
+    pub id: u64,
+    /// Its Call-ID as the LAN writes it.
+    pub call_id: String,
+    /// `"early"`, `"confirmed"` or `"ending"`.
+    pub state: &'static str,
+    /// The caller's URI.
+    pub from: String,
+    /// The callee's URI.
+    pub to: String,
+    /// The server it runs through.
+    pub path: Option<PathKey>,
+    /// When it began.
+    pub since: Now,
+    /// The side that called.
+    pub caller: Side,
+    /// Where each party's signalling comes from: LAN, WAN.
+    pub legs: [LegView; 2],
+    /// Its media.
+    pub media: Option<SessionView>,
+    /// The session of its media: what its flows are found by.
+    pub session: Option<SessionId>,
+}
+
+/// One party of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LegView {
+    /// Our address towards it.
+    pub local: SocketAddr,
+    /// Its address.
+    pub remote: SocketAddr,
+}
+
+impl Gateway {
+    /// Every binding whose phone is not overdue.
+    pub fn registrations(&self, now: Now) -> impl Iterator<Item = RegistrationView> {
+        self.bindings
+            .iter()
+            .map(move |(_, binding)| RegistrationView {
+                aor: binding.aor.clone(),
+                contact: String::from_utf8_lossy(&binding.contact).into_owned(),
+                source: binding.source,
+                expires: binding.phone_until.since(now.mono),
+                server: binding.server,
+                upstream: binding.upstream_alive(now.mono),
+            })
+    }
+
+    /// How many bindings there are.
+    #[must_use]
+    pub fn registration_count(&self) -> usize {
+        self.bindings.len()
+    }
+
+    /// Every call, ringing ones included.
+    pub fn calls(&self) -> impl Iterator<Item = CallView> {
+        self.dialogs
+            .iter()
+            .filter(|dialog| dialog.session.is_some())
+            .map(|dialog| {
+                let near = dialog.leg(dialog.caller);
+                let text = |uri: &[u8]| String::from_utf8_lossy(uri).into_owned();
+                let (from, to) = match dialog.caller {
+                    Side::Lan => (text(&near.lan_uri), text(&near.wan_uri)),
+                    Side::Wan => (text(&near.wan_uri), text(&near.lan_uri)),
+                };
+                CallView {
+                    id: dialog.id,
+                    call_id: text(&dialog.key.call_id),
+                    state: match dialog.phase {
+                        Phase::Early => "early",
+                        Phase::Confirmed => "confirmed",
+                        Phase::Ending => "ending",
+                    },
+                    from,
+                    to,
+                    path: dialog.path,
+                    since: dialog.since,
+                    caller: dialog.caller,
+                    legs: [&dialog.lan, &dialog.wan].map(|leg| LegView {
+                        local: self.address(leg.listener),
+                        remote: leg.peer,
+                    }),
+                    media: dialog
+                        .session
+                        .and_then(|session| self.media.session_view(SessionId(session))),
+                    session: dialog.session.map(SessionId),
+                }
+            })
+    }
+
+    /// How many calls there are.
+    #[must_use]
+    pub fn call_count(&self) -> usize {
+        self.dialogs
+            .iter()
+            .filter(|dialog| dialog.session.is_some())
+            .count()
+    }
+}
