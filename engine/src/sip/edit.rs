@@ -16,6 +16,7 @@ pub struct Edit<'m> {
     patches: Vec<Patch>,
     /// Single values taken out of lists: resolved per line, when all of them are known.
     removed: Vec<(usize, Span)>,
+    body: Option<Vec<u8>>,
 }
 
 /// Bytes that take the place of a span; a removal has none, an insertion has an empty span.
@@ -33,6 +34,7 @@ impl<'m> Edit<'m> {
             message,
             patches: Vec::new(),
             removed: Vec::new(),
+            body: None,
         }
     }
 
@@ -107,20 +109,16 @@ impl<'m> Edit<'m> {
     }
 
     /// Replaces the body and puts its length into Content-Length, whose name stays as it was
-    /// written; one is added where there was none.
+    /// written; one is added where there was none. Of several bodies the last one stands.
     pub fn set_body(&mut self, body: impl AsRef<[u8]>) {
-        let length = body.as_ref().len().to_string();
-        match self.message.header(Name::ContentLength) {
-            Some(value) => self.replace(value, length),
-            None => self.push_back(Name::ContentLength, length),
-        }
-        self.replace(self.message.body_span(), body);
+        self.body = Some(body.as_ref().to_vec());
     }
 
     /// The message with all changes.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         self.resolve_removed();
+        self.resolve_body();
         let patches = settle(self.patches);
         let bytes = self.message.bytes();
         let added: usize = patches.iter().map(|patch| patch.with.len()).sum();
@@ -134,6 +132,17 @@ impl<'m> Edit<'m> {
         }
         out.extend_from_slice(bytes.get(at..).unwrap_or_default());
         out
+    }
+
+    /// Turns the new body into changes, which come last and so win.
+    fn resolve_body(&mut self) {
+        let Some(body) = self.body.take() else { return };
+        let length = body.len().to_string();
+        match self.message.header(Name::ContentLength) {
+            Some(value) => self.replace(value, length),
+            None => self.push_back(Name::ContentLength, length),
+        }
+        self.replace(self.message.body_span(), body);
     }
 
     /// Turns values taken out of lists into removals of spans.

@@ -50,7 +50,8 @@ pub(super) enum Start {
 
 /// A SIP message as it arrived, and where everything in it stands.
 ///
-/// Whoever holds one may rely on this: Via, From, To, Call-ID and CSeq are there and readable;
+/// Whoever holds one may rely on this: Via (of a request every one, of a response the
+/// topmost), From, To, Call-ID and CSeq are there and readable;
 /// From, To, Call-ID and CSeq stand once; CSeq names the request's method; the body is as long
 /// as Content-Length says. [`bytes`](Self::bytes) is exactly the message, without line ends in
 /// front and bytes behind.
@@ -219,19 +220,31 @@ impl Message {
     /// The topmost Via; `None` when *it* cannot be read.
     #[must_use]
     pub fn top_via(&self) -> Option<Via> {
-        Via::read(&self.bytes, self.values(Name::Via).next()?)
+        self.read_via(self.values(Name::Via).next()?)
+    }
+
+    /// Reads one value that [`values`](Self::values) gave for [`Name::Via`].
+    #[must_use]
+    pub fn read_via(&self, value: Span) -> Option<Via> {
+        Via::read(&self.bytes, value)
     }
 
     /// From.
     #[must_use]
     pub fn from(&self) -> Option<NameAddr> {
-        NameAddr::read(&self.bytes, self.header(Name::From)?)
+        self.read_addr(self.header(Name::From)?)
     }
 
     /// To.
     #[must_use]
     pub fn to(&self) -> Option<NameAddr> {
-        NameAddr::read(&self.bytes, self.header(Name::To)?)
+        self.read_addr(self.header(Name::To)?)
+    }
+
+    /// Reads an address from a span of this message.
+    #[must_use]
+    pub fn read_addr(&self, value: Span) -> Option<NameAddr> {
+        NameAddr::read(&self.bytes, value)
     }
 
     /// Every readable Contact; `Contact: *` is one whose URI is `*`.

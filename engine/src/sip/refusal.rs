@@ -69,14 +69,14 @@ impl Refusal {
         })
     }
 
-    /// The whole answer, when one is due and enough of the request could be read to address
-    /// it: a top Via, From, To, Call-ID and CSeq.
+    /// The whole answer, when one is due and there is enough of the request to recognise it
+    /// by: Via, From, To, Call-ID and CSeq, readable or not. It goes to where the request came
+    /// from.
     #[must_use]
     pub fn answer(&self, to_tag: &str, received_from: SocketAddr) -> Option<Vec<u8>> {
         let (code, reason) = self.status()?;
         let partial = self.partial.as_deref()?;
-        partial.top_via()?;
-        let needed = [Name::From, Name::To, Name::CallId, Name::CSeq];
+        let needed = [Name::Via, Name::From, Name::To, Name::CallId, Name::CSeq];
         needed
             .iter()
             .all(|name| partial.header(*name).is_some())

@@ -49,8 +49,9 @@ pub fn respond(
 #[must_use]
 pub fn reply_vias(request: &Message, received_from: SocketAddr) -> Vec<u8> {
     let mut out = Vec::new();
-    for (at, value) in request.values(Name::Via).enumerate() {
-        match request.top_via().filter(|_| at == 0) {
+    let mut top = request.top_via();
+    for value in request.values(Name::Via) {
+        match top.take() {
             Some(via) => push(&mut out, Name::Via, &stamped(request, &via, received_from)),
             None => push(&mut out, Name::Via, request.slice(value)),
         }

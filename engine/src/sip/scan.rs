@@ -126,12 +126,15 @@ impl Scan {
             // Only to the line directly before: one skipped as malformed takes its folds along.
             Some(line) if line.full.end == raw.full.start => {
                 line.full.end = raw.full.end;
-                line.value = Span {
-                    start: line.value.start,
-                    end: raw.text.end,
-                }
-                .trim(&self.bytes);
                 line.folded = true;
+                // Only the new piece is looked at: a fold of blanks must not cost a walk over
+                // all the blanks before it.
+                let piece = raw.text.trim(&self.bytes);
+                match (line.value.is_empty(), piece.is_empty()) {
+                    (_, true) => {}
+                    (true, false) => line.value = piece,
+                    (false, false) => line.value.end = piece.end,
+                }
             }
             _ => self.fault(Why::HeaderLine),
         }
@@ -222,6 +225,15 @@ fn check(message: &mut Message) -> Result<(), Why> {
     message.from().ok_or(Why::Malformed(Name::From))?;
     message.to().ok_or(Why::Malformed(Name::To))?;
     message.call_id().ok_or(Why::Malformed(Name::CallId))?;
+    // A response is matched by the topmost alone; the rest is between other hops.
+    let vias = if message.is_request() { usize::MAX } else { 1 };
+    if message
+        .values(Name::Via)
+        .take(vias)
+        .any(|value| message.read_via(value).is_none())
+    {
+        return Err(Why::Malformed(Name::Via));
+    }
     message.top_via().ok_or(Why::Malformed(Name::Via))?;
     let cseq = message.cseq().ok_or(Why::Malformed(Name::CSeq))?;
     if message.is_request() && message.slice(cseq.method_span) != message.method_bytes() {
