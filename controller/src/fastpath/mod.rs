@@ -3,15 +3,27 @@
 //! Everything is pinned below one directory, so that the data path outlives the controller
 //! (KL5); `stats` and `fastpath status` read the pins with no daemon running.
 
-use std::{ops::RangeInclusive, path::PathBuf};
+use std::{
+    fs,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+};
 
+use aya::Ebpf;
+
+mod attach;
+mod device;
 mod error;
+mod ethtool;
 pub mod layout;
 pub mod maps;
 pub mod object;
+mod pins;
 pub mod words;
 
 pub use error::Error;
+
+use self::{device::Device, layout::Shape, maps::Maps, object::Sizes};
 
 /// How a program shall be put on an interface (`xdp = ...` of the configuration).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -34,6 +46,17 @@ pub enum Mode {
     Native,
     /// In the network stack: half as fast, no segments.
     Generic,
+}
+
+impl Mode {
+    /// Its name in JSON and messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+        }
+    }
 }
 
 /// One interface that shall carry the program.
@@ -71,8 +94,10 @@ pub struct Attached {
     pub ifindex: u32,
     /// The mode in force.
     pub mode: Mode,
-    /// Why it works less well than it could, each with its remedy; empty when it does not.
+    /// Why it works less well than it could.
     pub degraded: Vec<String>,
+    /// What its operator should know.
+    pub notes: Vec<String>,
 }
 
 /// Packets of one interface by reason, summed over CPUs.
@@ -84,4 +109,223 @@ pub struct InterfaceCounters {
     pub ifindex: u32,
     /// One count per `keepline_common::reason::Reason`, in its order.
     pub packets: Vec<u64>,
+}
+
+/// A loaded fast path. Dropping it leaves everything that is pinned at work.
+pub struct Fastpath {
+    ebpf: Ebpf,
+    options: Options,
+    directory: PathBuf,
+    attached: Vec<Attached>,
+}
+
+impl Fastpath {
+    /// Loads the program over the pinned maps, or fresh ones, and puts it on the interfaces: a
+    /// link that is pinned has its program replaced and loses no packet. The maps are for
+    /// [`crate::steer::Steer`].
+    ///
+    /// # Errors
+    /// See [`Error`]; [`Error::remedy`] says what to do. Interfaces that were attached before the
+    /// one that failed stay attached.
+    pub fn start(options: &Options) -> Result<(Self, Maps), Error> {
+        let sizes = Sizes::of(options)?;
+        let directory = pins::create(&options.pin)?;
+        layout::check(&directory, &sizes)?;
+        let mut ebpf = object::load(&sizes, Some(&directory))?;
+        let maps = Maps::of(&mut ebpf, sizes)?;
+        let mut fastpath = Self {
+            ebpf,
+            options: options.clone(),
+            directory,
+            attached: Vec::new(),
+        };
+        let mut maps = maps;
+        fastpath.attach_all(&mut maps)?;
+        for older in pins::other_versions(&options.pin) {
+            pins::remove(&older)?;
+        }
+        Ok((fastpath, maps))
+    }
+
+    /// The interfaces that carry the program.
+    #[must_use]
+    pub fn attached(&self) -> &[Attached] {
+        &self.attached
+    }
+
+    /// Looks whether every interface still carries the program, and puts it back where a device
+    /// was made anew; returns those that were put back. `count` is told of their new indexes.
+    ///
+    /// # Errors
+    /// As [`Self::start`]; what could be put back is.
+    pub fn repair(&mut self, count: &mut Maps) -> Result<Vec<Attached>, Error> {
+        let before = std::mem::take(&mut self.attached);
+        let bare = |attached: &&Attached| {
+            Device::find(&attached.name).is_ok_and(|device| {
+                let pin = pins::link(&self.directory, &attached.name);
+                device.index != attached.ifindex || attach::holds(&pin, &device).is_none()
+            })
+        };
+        let lost: Vec<Attached> = before.iter().filter(bare).cloned().collect();
+        self.attached = before;
+        let mut repaired = Vec::new();
+        for old in lost {
+            let name = |interface: &&Interface| interface.name == old.name;
+            let Some(interface) = self.options.interfaces.iter().find(name).cloned() else {
+                continue;
+            };
+            count.forget_interface(old.ifindex);
+            let program = object::program(&mut self.ebpf)?;
+            let Some(new) = attach::attach(program, &interface, &self.directory, &[])? else {
+                continue;
+            };
+            count.count_on(new.ifindex)?;
+            self.attached.retain(|attached| attached.name != new.name);
+            self.attached.push(new.clone());
+            repaired.push(new);
+        }
+        Ok(repaired)
+    }
+
+    /// Packets by interface and reason.
+    ///
+    /// # Errors
+    /// As [`counters`].
+    pub fn counters(&self) -> Result<Vec<InterfaceCounters>, Error> {
+        counters(&self.options.pin)
+    }
+
+    fn attach_all(&mut self, maps: &mut Maps) -> Result<(), Error> {
+        let older = pins::other_versions(&self.options.pin);
+        for interface in &self.options.interfaces {
+            if let (Ok(device), true) = (
+                Device::find(&interface.name),
+                interface.xdp != XdpChoice::Off,
+            ) {
+                maps.count_on(device.index)?;
+            }
+            let program = object::program(&mut self.ebpf)?;
+            self.attached
+                .extend(attach::attach(program, interface, &self.directory, &older)?);
+        }
+        // Interfaces that left the configuration.
+        for name in pins::interfaces(&self.directory) {
+            if self
+                .options
+                .interfaces
+                .iter()
+                .all(|interface| interface.name != name)
+            {
+                let pin = pins::link(&self.directory, &name);
+                fs::remove_file(&pin).map_err(Error::io(pin))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes everything off again: links, maps, pins, of every version. Returns the interfaces that
+/// carried the program.
+///
+/// # Errors
+/// [`Error::NotLoaded`], or what the file system says.
+pub fn unload(pin: &Path) -> Result<Vec<String>, Error> {
+    let mut versions = pins::other_versions(pin);
+    versions.extend(Some(pins::directory(pin)).filter(|directory| directory.is_dir()));
+    if versions.is_empty() {
+        return Err(Error::NotLoaded(pin.to_owned()));
+    }
+    let mut names: Vec<String> = versions.iter().flat_map(|v| pins::interfaces(v)).collect();
+    versions
+        .iter()
+        .try_for_each(|version| pins::remove(version))?;
+    let _ = fs::remove_dir(pin); // something else in it: not ours to remove
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
+}
+
+/// One interface as `fastpath status` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterfaceStatus {
+    /// Its name.
+    pub name: String,
+    /// How it carries the program; `None`: the pinned link holds it no more, or the device is
+    /// gone.
+    pub mode: Option<Mode>,
+}
+
+/// What is loaded below `pin`, read without a daemon.
+///
+/// # Errors
+/// [`Error::NotLoaded`].
+pub fn status(pin: &Path) -> Result<Vec<InterfaceStatus>, Error> {
+    let directory = loaded(pin)?;
+    let mode = |name: &str| {
+        let device = Device::find(name).ok()?;
+        attach::holds(&pins::link(&directory, name), &device).map(|(_, mode)| mode)
+    };
+    let names = pins::interfaces(&directory);
+    Ok(names
+        .into_iter()
+        .map(|name| InterfaceStatus {
+            mode: mode(&name),
+            name,
+        })
+        .collect())
+}
+
+/// Packets by interface and reason, read from the pins without a daemon.
+///
+/// # Errors
+/// [`Error::NotLoaded`], [`Error::Layout`], or what the kernel says.
+pub fn counters(pin: &Path) -> Result<Vec<InterfaceCounters>, Error> {
+    let directory = loaded(pin)?;
+    // The sizes of other maps do not matter here.
+    let sizes = Sizes {
+        media_first: 1,
+        media_ports: 1,
+        plans: 1,
+        flows: 1,
+        transparent: false,
+    };
+    let ours = |shape: &&Shape| shape.name == "COUNTERS";
+    layout::shapes(&sizes)
+        .iter()
+        .find(ours)
+        .map_or(Ok(()), |shape| layout::check_one(&directory, shape))?;
+    let names = device_names();
+    let named = |(ifindex, packets): (u32, Vec<u64>)| InterfaceCounters {
+        interface: names
+            .iter()
+            .find(|(_, index)| *index == ifindex)
+            .map_or_else(|| format!("if{ifindex}"), |(name, _)| name.clone()),
+        ifindex,
+        packets,
+    };
+    Ok(maps::pinned_counters(&directory)?
+        .into_iter()
+        .map(named)
+        .collect())
+}
+
+fn loaded(pin: &Path) -> Result<PathBuf, Error> {
+    let directory = pins::directory(pin);
+    if directory.join("COUNTERS").exists() {
+        Ok(directory)
+    } else {
+        Err(Error::NotLoaded(pin.to_owned()))
+    }
+}
+
+fn device_names() -> Vec<(String, u32)> {
+    let Ok(entries) = fs::read_dir("/sys/class/net") else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| {
+            let name = entry.ok()?.file_name().into_string().ok()?;
+            Some((Device::find(&name).ok()?.index, name)).map(|(index, name)| (name, index))
+        })
+        .collect()
 }

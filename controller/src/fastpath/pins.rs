@@ -1,0 +1,90 @@
+//! Where things are pinned: `<pin>/vN/MAP` and `<pin>/vN/link-INTERFACE`, mode 0700.
+
+use std::{
+    fs,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+};
+
+use keepline_common::ABI;
+use rustix::fs::statfs;
+
+use super::Error;
+
+/// `BPF_FS_MAGIC`.
+const BPF_FS: i64 = 0xcafe_4a11;
+const LINK: &str = "link-";
+
+/// The directory of this version's pins.
+pub(super) fn directory(pin: &Path) -> PathBuf {
+    pin.join(format!("v{ABI}"))
+}
+
+/// Makes the directory of this version's pins.
+pub(super) fn create(pin: &Path) -> Result<PathBuf, Error> {
+    let directory = directory(pin);
+    let exists = |path: &&Path| path.exists();
+    let ground = directory.ancestors().find(exists).unwrap_or(Path::new("/"));
+    let system = statfs(ground).map_err(|error| Error::io(ground)(error.into()))?;
+    if system.f_type as i64 != BPF_FS {
+        return Err(Error::NoBpffs(ground.to_owned()));
+    }
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&directory)
+        .map_err(Error::io(&directory))?;
+    Ok(directory)
+}
+
+/// The pin of an interface's link. bpffs takes no dots in names, interfaces do.
+pub(super) fn link(directory: &Path, interface: &str) -> PathBuf {
+    directory.join(format!("{LINK}{}", interface.replace('.', "%")))
+}
+
+/// Names of the interfaces whose links are pinned in `directory`.
+pub(super) fn interfaces(directory: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter_map(|name| Some(name.strip_prefix(LINK)?.replace('%', ".")))
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+/// Directories of other versions' pins.
+pub(super) fn other_versions(pin: &Path) -> Vec<PathBuf> {
+    let ours = directory(pin);
+    let Ok(entries) = fs::read_dir(pin) else {
+        return Vec::new();
+    };
+    let version = |path: &PathBuf| {
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        name.strip_prefix('v')
+            .is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(version)
+        .filter(|path| *path != ours)
+        .collect()
+}
+
+/// Removes a version's pins: links first, so that no program runs on maps that are gone.
+pub(super) fn remove(directory: &Path) -> Result<(), Error> {
+    for interface in interfaces(directory) {
+        let path = link(directory, &interface);
+        fs::remove_file(&path).map_err(Error::io(&path))?;
+    }
+    for entry in fs::read_dir(directory).map_err(Error::io(directory))? {
+        let path = entry.map_err(Error::io(directory))?.path();
+        fs::remove_file(&path).map_err(Error::io(&path))?;
+    }
+    fs::remove_dir(directory).map_err(Error::io(directory))
+}
