@@ -170,6 +170,13 @@ impl Media {
         remotes: &[Option<Remote>],
     ) -> Result<(), Refused> {
         let state = self.sessions.get(&session).ok_or(Refused::NoSession)?;
+        if state
+            .sides
+            .iter()
+            .any(|side| self.address(side.link).is_none())
+        {
+            return Err(Refused::NoAddress);
+        }
         let needed: Vec<_> = (0..remotes.len())
             .filter(|&stream| remotes.get(stream).is_some_and(Option::is_some))
             .flat_map(|stream| [(stream, Leg::Caller), (stream, Leg::Callee)])
@@ -180,9 +187,6 @@ impl Media {
         for link in &links {
             let wanted = links.iter().filter(|other| *other == link).count();
             let state = self.links.get_mut(link).ok_or(Refused::NoAddress)?;
-            if state.address.is_none() {
-                return Err(Refused::NoAddress);
-            }
             if state.ports.available(now.mono) < wanted {
                 return Err(Refused::NoPorts);
             }

@@ -152,7 +152,7 @@ impl Media {
             return;
         };
         let old = state.address;
-        let slots: Vec<_> = self.slots_on(link).collect();
+        let slots = self.slots_on(link);
         for &(slot, port) in &slots {
             if let Some(old) = old {
                 self.close_port(SocketAddr::new(old, slot.part.of(port)));
@@ -219,15 +219,33 @@ impl Media {
         Some(&mut stream.ends[slot.leg as usize])
     }
 
-    /// Every port that is held on a link, with its pair.
-    fn slots_on(&self, link: LinkId) -> impl Iterator<Item = (Slot, u16)> {
-        let on_link = move |slot: &Slot| {
-            self.sessions
-                .get(&slot.session)
-                .is_some_and(|s| s.side(slot.leg).link == link)
-        };
-        let slots = self.locals.values().copied().filter(on_link);
-        slots.filter_map(|slot| Some((slot, self.end(slot)?.port?)))
+    /// Every port that calls have on a link, held or waiting for an address, with its pair.
+    fn slots_on(&self, link: LinkId) -> Vec<(Slot, u16)> {
+        let mut slots = Vec::new();
+        for (&session, state) in &self.sessions {
+            for leg in [Leg::Caller, Leg::Callee]
+                .into_iter()
+                .filter(|&l| state.side(l).link == link)
+            {
+                for (stream, s) in state.streams.iter().enumerate() {
+                    let Some(pair) = s.ends[leg as usize].port else {
+                        continue;
+                    };
+                    slots.extend(Part::BOTH.map(|part| {
+                        (
+                            Slot {
+                                session,
+                                stream,
+                                leg,
+                                part,
+                            },
+                            pair,
+                        )
+                    }));
+                }
+            }
+        }
+        slots
     }
 
     fn free_stream(&mut self, now: Now, session: SessionId, stream: usize) {
