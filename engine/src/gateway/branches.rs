@@ -7,12 +7,12 @@ use super::{
     Gateway,
     context::{Branch, Context, Kind},
     deadlines::Deadline,
-    dialogs::opposite,
+    dialogs::{Party, opposite},
     outgoing::{Target, put_uri},
 };
 use crate::{
     health::{Class, RequestId},
-    media::{Leg, SessionId, Signalled},
+    media::{SessionId, Signalled},
     net::{LinkId, ListenerId, PathKey, Side},
     sip::{Message, Method, Name, Uri},
     time::Now,
@@ -134,7 +134,7 @@ impl Gateway {
             Err(code) => return self.answer(now, id, code),
         };
         let branch = self.branch(&request, &target);
-        let mut edit = self.outgoing(&request, &target, &branch);
+        let mut edit = self.outgoing(&request, side, &target, &branch);
         let party = self.lan_party(&request, side);
         for addr in request.contacts() {
             let contact = self.contact(
@@ -178,11 +178,8 @@ impl Gateway {
         ctx.offered = true;
         let session = SessionId(session);
         let leg = match &ctx.kind {
-            Kind::InDialog { dialog } => self
-                .dialogs
-                .get(*dialog)
-                .map_or(Leg::Caller, |dialog| leg_of(dialog.caller, ctx.side)),
-            _ => Leg::Caller,
+            Kind::InDialog { sender, .. } => *sender,
+            _ => Party::Caller,
         };
         self.media.relink(now, session, leg.other(), link);
         let signalled = signalled(&ctx.request, ctx.from, ctx.side);
@@ -266,15 +263,6 @@ impl Gateway {
         );
         self.health.sent(now, request, path, class, &what);
         request
-    }
-}
-
-/// The leg of a session that is on `side`, in a dialog called from `caller`.
-pub(super) fn leg_of(caller: Side, side: Side) -> Leg {
-    if caller == side {
-        Leg::Caller
-    } else {
-        Leg::Callee
     }
 }
 

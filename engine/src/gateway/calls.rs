@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use super::{
     Gateway,
-    branches::{leg_of, sdp_of, signalled},
+    branches::{sdp_of, signalled},
     context::{Branch, Context, Kind},
-    dialogs::{Dialog, DialogKey, Leg, MAX_DIALOGS, Phase, opposite},
+    dialogs::{Dialog, DialogKey, Leg, MAX_DIALOGS, Party, Phase},
     outgoing::put_uri,
 };
 use crate::{
@@ -17,28 +17,25 @@ use crate::{
 };
 
 impl Gateway {
-    /// The key of the dialog a message that arrived on `side` belongs to. `None` without both
-    /// tags.
-    pub(super) fn dialog_key(
-        &self,
-        msg: &Message,
-        side: Side,
-        sender_first: bool,
-    ) -> Option<DialogKey> {
+    /// What a message that arrived on `side` is recognised by; `None` without both tags. In a
+    /// response it is the party of To that speaks.
+    pub(super) fn dialog_key(&self, msg: &Message, side: Side) -> Option<DialogKey> {
         let call_id = msg.call_id()?;
         let (from, to) = (msg.from_tag()?.to_vec(), msg.to_tag()?.to_vec());
-        let (near, far) = if sender_first { (from, to) } else { (to, from) };
-        Some(match side {
-            Side::Lan => DialogKey {
-                call_id: call_id.to_vec(),
-                lan_tag: near,
-                wan_tag: far,
-            },
-            Side::Wan => DialogKey {
-                call_id: self.topology.call_id(call_id),
-                lan_tag: far,
-                wan_tag: near,
-            },
+        let (speaker, listener) = if msg.is_request() {
+            (from, to)
+        } else {
+            (to, from)
+        };
+        let call_id = match side {
+            Side::Lan => call_id.to_vec(),
+            Side::Wan => self.topology.call_id(call_id),
+        };
+        Some(DialogKey {
+            call_id,
+            speaker,
+            listener,
+            side,
         })
     }
 
@@ -56,8 +53,8 @@ impl Gateway {
         if !(101..300).contains(&code) {
             return None;
         }
-        if let Kind::InDialog { dialog } = ctx.kind {
-            self.refresh_target(dialog, opposite(ctx.side), msg, ctx.request.method(), from);
+        if let Kind::InDialog { dialog, sender } = ctx.kind {
+            self.refresh_target(dialog, sender.other(), msg, ctx.request.method(), from);
             return Some(dialog);
         }
         if !matches!(
@@ -66,27 +63,28 @@ impl Gateway {
         ) {
             return None;
         }
-        let key = self.dialog_key(msg, opposite(ctx.side), false)?;
+        let branch = &ctx.branches[index];
+        let key = self.dialog_key(msg, self.side(branch.listener))?;
         let phase = if code < 200 {
             Phase::Early
         } else {
             Phase::Confirmed
         };
-        if let Some(dialog) = self.dialogs.find(&key) {
-            self.confirm(dialog, opposite(ctx.side), msg, phase);
+        if let Some((dialog, _)) = self.dialogs.find(&key) {
+            self.confirm(dialog, msg, phase);
             return Some(dialog);
         }
         if self.dialogs.len() >= MAX_DIALOGS {
             self.counters.table_full += 1;
             return None;
         }
-        let dialog = new_dialog(now, ctx, &ctx.branches[index], key, msg, phase)?;
+        let dialog = new_dialog(now, ctx, branch, key, msg, phase)?;
         let dialog = self.dialogs.insert(dialog);
         self.contexts.get_mut(&id)?.dialogs.push(dialog);
         Some(dialog)
     }
 
-    fn confirm(&mut self, dialog: u64, answering: Side, msg: &Message, phase: Phase) {
+    fn confirm(&mut self, dialog: u64, msg: &Message, phase: Phase) {
         let Some(dialog) = self.dialogs.get_mut(dialog) else {
             return;
         };
@@ -94,15 +92,16 @@ impl Gateway {
             dialog.phase = phase;
         }
         if let Some(contact) = msg.contacts().next() {
-            dialog.leg_mut(answering).target = msg.slice(contact.uri).to_vec();
+            dialog.callee.target = msg.slice(contact.uri).to_vec();
         }
     }
 
-    /// The remote target moves with requests and responses that may move it.
+    /// The remote target moves with requests and responses that may move it; a phone's address
+    /// with everything it says.
     pub(super) fn refresh_target(
         &mut self,
         dialog: u64,
-        side: Side,
+        party: Party,
         msg: &Message,
         method: Option<Method>,
         from: SocketAddr,
@@ -110,8 +109,8 @@ impl Gateway {
         let Some(dialog) = self.dialogs.get_mut(dialog) else {
             return;
         };
-        let leg = dialog.leg_mut(side);
-        if side == Side::Lan {
+        let leg = dialog.leg_mut(party);
+        if leg.side == Side::Lan {
             leg.peer = from;
         }
         if method.is_some_and(super::outgoing::refreshes_target)
@@ -154,17 +153,16 @@ impl Gateway {
     pub(super) fn ack(&mut self, now: Now, listener: ListenerId, from: SocketAddr, msg: &Message) {
         let side = self.side(listener);
         let found = self
-            .dialog_key(msg, side, true)
+            .dialog_key(msg, side)
             .and_then(|key| self.dialogs.find(&key));
-        let Some((dialog, target)) =
-            found.and_then(|id| Some((id, self.dialog_target(id, opposite(side))?)))
-        else {
+        let target = found.and_then(|(id, party)| self.dialog_target(id, party.other()));
+        let (Some((dialog, party)), Some(target)) = (found, target) else {
             self.counters.stray += 1;
             return;
         };
         let branch = self.branch(msg, &target);
-        let body = self.ack_body(now, dialog, side, from, msg);
-        let mut edit = self.outgoing(msg, &target, &branch);
+        let body = self.ack_body(now, dialog, party, from, msg);
+        let mut edit = self.outgoing(msg, side, &target, &branch);
         for addr in msg.contacts() {
             let party = msg
                 .from()
@@ -187,7 +185,7 @@ impl Gateway {
         &mut self,
         now: Now,
         dialog: u64,
-        side: Side,
+        party: Party,
         from: SocketAddr,
         msg: &Message,
     ) -> Option<Vec<u8>> {
@@ -196,13 +194,15 @@ impl Gateway {
         if !std::mem::take(&mut dialog.answer_in_ack) {
             return None;
         }
-        let (session, leg) = (SessionId(dialog.session?), leg_of(dialog.caller, side));
+        let (session, side) = (SessionId(dialog.session?), dialog.leg(party).side);
         self.media
-            .answer(now, session, leg, signalled(msg, from, side), body)
+            .answer(now, session, party, signalled(msg, from, side), body)
             .ok()
     }
 }
 
+/// The dialog that a response from the callee makes; `key` is what the callee's requests in it
+/// are recognised by.
 fn new_dialog(
     now: Now,
     ctx: &Context,
@@ -212,73 +212,43 @@ fn new_dialog(
     phase: Phase,
 ) -> Option<Dialog> {
     let request = &ctx.request;
-    let near_routes = request
-        .addrs(Name::RecordRoute)
-        .map(|addr| request.slice(addr.value).to_vec())
-        .collect();
-    let mut far_routes: Vec<Vec<u8>> = msg
-        .addrs(Name::RecordRoute)
-        .map(|addr| msg.slice(addr.value).to_vec())
-        .collect();
-    far_routes.reverse();
-    let near = leg(
-        request,
-        ctx.side,
-        contact(request)?,
-        near_routes,
-        ctx.from,
-        ctx.listener,
-    )?;
-    // Without a Contact in a provisional response the request's own URI still reaches the party.
-    let target = contact(msg).or_else(|| Some(branch.sent.slice(branch.sent.uri()?).to_vec()))?;
-    let far = leg(
-        &branch.sent,
-        ctx.side,
-        target,
-        far_routes,
-        branch.to,
-        branch.listener,
-    )?;
-    let (lan, wan) = match ctx.side {
-        Side::Lan => (near, far),
-        Side::Wan => (far, near),
+    let routes = |msg: &Message| -> Vec<Vec<u8>> {
+        msg.addrs(Name::RecordRoute)
+            .map(|addr| msg.slice(addr.value).to_vec())
+            .collect()
+    };
+    let caller = Leg {
+        side: ctx.side,
+        tag: key.listener,
+        target: contact(request)?,
+        routes: routes(request),
+        peer: ctx.from,
+        listener: ctx.listener,
+        caller_uri: request.slice(request.from()?.uri).to_vec(),
+        callee_uri: request.slice(request.to()?.uri).to_vec(),
+    };
+    let sent = &branch.sent;
+    let callee = Leg {
+        side: key.side,
+        tag: key.speaker,
+        // Without a Contact in a provisional response the request's own URI still reaches it.
+        target: contact(msg).or_else(|| Some(sent.slice(sent.uri()?).to_vec()))?,
+        routes: routes(msg).into_iter().rev().collect(),
+        peer: branch.to,
+        listener: branch.listener,
+        caller_uri: sent.slice(sent.from()?.uri).to_vec(),
+        callee_uri: sent.slice(sent.to()?.uri).to_vec(),
     };
     Some(Dialog {
         id: 0,
-        key,
-        lan,
-        wan,
-        caller: ctx.side,
+        call_id: key.call_id,
+        caller,
+        callee,
         path: branch.path,
         session: ctx.session,
         answer_in_ack: false,
         phase,
         since: now,
-    })
-}
-
-/// A leg as `msg` writes it; From is the caller, who is on `caller`'s side.
-fn leg(
-    msg: &Message,
-    caller: Side,
-    target: Vec<u8>,
-    routes: Vec<Vec<u8>>,
-    peer: SocketAddr,
-    listener: ListenerId,
-) -> Option<Leg> {
-    let from = msg.slice(msg.from()?.uri).to_vec();
-    let to = msg.slice(msg.to()?.uri).to_vec();
-    let (lan_uri, wan_uri) = match caller {
-        Side::Lan => (from, to),
-        Side::Wan => (to, from),
-    };
-    Some(Leg {
-        target,
-        routes,
-        peer,
-        listener,
-        lan_uri,
-        wan_uri,
     })
 }
 

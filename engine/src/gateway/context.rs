@@ -3,6 +3,7 @@
 
 use std::{net::SocketAddr, rc::Rc};
 
+use super::dialogs::Party;
 use crate::{
     health::RequestId,
     net::{GroupId, ListenerId, PathKey, Side},
@@ -20,7 +21,11 @@ pub(crate) enum Kind {
     /// Outside any dialog, towards a phone.
     ToPhone,
     /// Inside a dialog.
-    InDialog { dialog: u64 },
+    InDialog {
+        dialog: u64,
+        /// Which of its parties sent it.
+        sender: Party,
+    },
     /// A REGISTER; see [`super::registrar`].
     Register {
         group: GroupId,

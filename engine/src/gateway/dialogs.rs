@@ -1,12 +1,14 @@
 //! Dialogs the gateway is part of (signalling.md section 5).
 //!
 //! A call from A to B through a softswitch that is a proxy passes here twice with the same
-//! Call-ID and the same tags. The key tells the two apart by the side each tag is on: first
-//! (A's tag on the LAN, B's on the WAN), then the other way round. A spiral is two dialogs.
+//! Call-ID and the same tags; only the side on which each party speaks tells the two apart. So
+//! a request is recognised by its Call-ID, both tags and the side it arrived on, and a spiral is
+//! two dialogs. A call between two phones in survivability has both parties on the LAN.
 
 use std::{collections::HashMap, net::SocketAddr};
 
 use crate::{
+    media,
     net::{ListenerId, PathKey, Side},
     time::Now,
 };
@@ -14,20 +16,27 @@ use crate::{
 /// How many dialogs are kept; a request that would create one more is refused with 503.
 pub(crate) const MAX_DIALOGS: usize = 65_536;
 
-/// What a request in a dialog is recognised by. The side of arrival says which tag is whose.
+/// Which party of a dialog: also its leg of the media session.
+pub(crate) use media::Leg as Party;
+
+/// What a request in a dialog is recognised by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct DialogKey {
-    /// The Call-ID as the LAN side writes it.
+    /// The Call-ID as the LAN writes it.
     pub(crate) call_id: Vec<u8>,
-    /// The tag of the party on the LAN side.
-    pub(crate) lan_tag: Vec<u8>,
-    /// The tag of the party on the WAN side.
-    pub(crate) wan_tag: Vec<u8>,
+    /// The tag of the party that speaks.
+    pub(crate) speaker: Vec<u8>,
+    /// The tag of the other one.
+    pub(crate) listener: Vec<u8>,
+    /// The side the speaker is on.
+    pub(crate) side: Side,
 }
 
-/// One side of a dialog: how its party is reached and what it calls the two parties.
+/// One party of a dialog: how it is reached and what it calls the two of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Leg {
+    pub(crate) side: Side,
+    pub(crate) tag: Vec<u8>,
     /// The party's Contact URI (RFC 3261 section 12: remote target).
     pub(crate) target: Vec<u8>,
     /// Its route set, in the order requests carry it.
@@ -36,10 +45,10 @@ pub(crate) struct Leg {
     pub(crate) peer: SocketAddr,
     /// The listener it is spoken to from.
     pub(crate) listener: ListenerId,
-    /// URI of the LAN party as this side writes it.
-    pub(crate) lan_uri: Vec<u8>,
-    /// URI of the WAN party as this side writes it.
-    pub(crate) wan_uri: Vec<u8>,
+    /// URI of the caller as this party writes it.
+    pub(crate) caller_uri: Vec<u8>,
+    /// URI of the callee as this party writes it.
+    pub(crate) callee_uri: Vec<u8>,
 }
 
 /// How far a dialog has come.
@@ -53,16 +62,15 @@ pub(crate) enum Phase {
     Ending,
 }
 
-/// One dialog with its two legs.
+/// One dialog with its two parties.
 #[derive(Debug, Clone)]
 pub(crate) struct Dialog {
     pub(crate) id: u64,
-    pub(crate) key: DialogKey,
-    pub(crate) lan: Leg,
-    pub(crate) wan: Leg,
-    /// The side that called.
-    pub(crate) caller: Side,
-    /// The server it runs through.
+    /// The Call-ID as the LAN writes it.
+    pub(crate) call_id: Vec<u8>,
+    pub(crate) caller: Leg,
+    pub(crate) callee: Leg,
+    /// The server it runs through; `None` for a call that is connected locally.
     pub(crate) path: Option<PathKey>,
     /// Its media session; forks of one INVITE share it.
     pub(crate) session: Option<u64>,
@@ -73,26 +81,37 @@ pub(crate) struct Dialog {
 }
 
 impl Dialog {
-    pub(crate) fn leg(&self, side: Side) -> &Leg {
-        match side {
-            Side::Lan => &self.lan,
-            Side::Wan => &self.wan,
+    pub(crate) fn leg(&self, party: Party) -> &Leg {
+        match party {
+            Party::Caller => &self.caller,
+            Party::Callee => &self.callee,
         }
     }
 
-    pub(crate) fn leg_mut(&mut self, side: Side) -> &mut Leg {
-        match side {
-            Side::Lan => &mut self.lan,
-            Side::Wan => &mut self.wan,
+    pub(crate) fn leg_mut(&mut self, party: Party) -> &mut Leg {
+        match party {
+            Party::Caller => &mut self.caller,
+            Party::Callee => &mut self.callee,
+        }
+    }
+
+    /// What requests of a party are recognised by.
+    fn key(&self, party: Party) -> DialogKey {
+        let (speaker, listener) = (self.leg(party), self.leg(party.other()));
+        DialogKey {
+            call_id: self.call_id.clone(),
+            speaker: speaker.tag.clone(),
+            listener: listener.tag.clone(),
+            side: speaker.side,
         }
     }
 }
 
-/// All dialogs, by id and by key.
+/// All dialogs, by id and by what their requests are recognised by.
 #[derive(Debug, Default)]
 pub(crate) struct Dialogs {
     by_id: HashMap<u64, Dialog>,
-    by_key: HashMap<DialogKey, u64>,
+    by_key: HashMap<DialogKey, (u64, Party)>,
     /// How many dialogs share a media session.
     sessions: HashMap<u64, u32>,
     next: u64,
@@ -115,7 +134,8 @@ impl Dialogs {
         self.by_id.get_mut(&id)
     }
 
-    pub(crate) fn find(&self, key: &DialogKey) -> Option<u64> {
+    /// The dialog, and which of its parties speaks.
+    pub(crate) fn find(&self, key: &DialogKey) -> Option<(u64, Party)> {
         self.by_key.get(key).copied()
     }
 
@@ -123,7 +143,9 @@ impl Dialogs {
     pub(crate) fn insert(&mut self, mut dialog: Dialog) -> u64 {
         self.next += 1;
         dialog.id = self.next;
-        self.by_key.insert(dialog.key.clone(), self.next);
+        for party in [Party::Caller, Party::Callee] {
+            self.by_key.insert(dialog.key(party), (self.next, party));
+        }
         if let Some(session) = dialog.session {
             *self.sessions.entry(session).or_default() += 1;
         }
@@ -133,7 +155,9 @@ impl Dialogs {
 
     pub(crate) fn remove(&mut self, id: u64) -> Option<Dialog> {
         let dialog = self.by_id.remove(&id)?;
-        self.by_key.remove(&dialog.key);
+        for party in [Party::Caller, Party::Callee] {
+            self.by_key.remove(&dialog.key(party));
+        }
         if let Some(session) = dialog.session
             && let Some(users) = self.sessions.get_mut(&session)
         {

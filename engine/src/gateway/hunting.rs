@@ -75,7 +75,7 @@ impl Gateway {
             return;
         }
         self.counters.hunts += 1;
-        if let Kind::InDialog { dialog } = ctx.kind {
+        if let Kind::InDialog { dialog, .. } = ctx.kind {
             return self.server_gone(now, id, dialog);
         }
         self.abandon(now, id, index);

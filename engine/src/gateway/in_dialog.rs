@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::{
     Gateway,
     context::Kind,
-    dialogs::{Phase, opposite},
+    dialogs::{Leg, Party, Phase},
     outgoing::Target,
 };
 use crate::{
@@ -22,13 +22,13 @@ impl Gateway {
         let ctx = &self.contexts[&id];
         let (request, side, from) = (ctx.request.clone(), ctx.side, ctx.from);
         let found = self
-            .dialog_key(&request, side, true)
+            .dialog_key(&request, side)
             .and_then(|key| self.dialogs.find(&key));
-        let Some(dialog) = found else {
+        let Some((dialog, sender)) = found else {
             return self.unknown_dialog(now, id, side);
         };
-        self.refresh_target(dialog, side, &request, request.method(), from);
-        let Some(target) = self.dialog_target(dialog, opposite(side)) else {
+        self.refresh_target(dialog, sender, &request, request.method(), from);
+        let Some(target) = self.dialog_target(dialog, sender.other()) else {
             return self.answer(now, id, 481);
         };
         if request.method() == Some(Method::Bye)
@@ -38,7 +38,7 @@ impl Gateway {
         }
         let session = self.dialogs.get(dialog).and_then(|dialog| dialog.session);
         if let Some(ctx) = self.contexts.get_mut(&id) {
-            ctx.kind = Kind::InDialog { dialog };
+            ctx.kind = Kind::InDialog { dialog, sender };
             ctx.session = session;
         }
         self.branch_relayed(now, id, target);
@@ -58,51 +58,30 @@ impl Gateway {
         }
     }
 
-    /// Where requests of a dialog leave on `side`: along the leg's route set to its remote
-    /// target (RFC 3261 section 12.2.1.1).
-    pub(super) fn dialog_target(&self, dialog: u64, side: Side) -> Option<Target> {
+    /// Where requests to a party of a dialog go: along the leg's route set to its remote target
+    /// (RFC 3261 section 12.2.1.1).
+    pub(super) fn dialog_target(&self, dialog: u64, party: Party) -> Option<Target> {
         let dialog = self.dialogs.get(dialog)?;
-        let leg = dialog.leg(side);
-        let (from, to) = (leg.lan_uri.clone(), leg.wan_uri.clone());
-        // Which of the two is From depends on who sends: the party on the other side does.
-        let parties = if side == Side::Wan {
-            (from, to)
-        } else {
-            (to, from)
+        let leg = dialog.leg(party);
+        let (caller, callee) = (leg.caller_uri.clone(), leg.callee_uri.clone());
+        // The other party sends: it is From.
+        let parties = match party {
+            Party::Callee => (caller, callee),
+            Party::Caller => (callee, caller),
         };
         Some(Target {
-            side,
+            side: leg.side,
             listener: leg.listener,
-            to: if side == Side::Lan {
+            to: if leg.side == Side::Lan {
                 leg.peer
             } else {
-                self.next_hop(leg)?
+                next_hop(leg)
             },
             uri: leg.target.clone(),
             routes: leg.routes.clone(),
             parties: Some(parties),
-            path: dialog.path.filter(|_| side == Side::Wan),
+            path: dialog.path.filter(|_| leg.side == Side::Wan),
         })
-    }
-
-    /// The address of the first route, else of the target, else where the leg's messages come
-    /// from: names are not looked up inside a dialog.
-    fn next_hop(&self, leg: &super::dialogs::Leg) -> Option<SocketAddr> {
-        let first = leg
-            .routes
-            .first()
-            .map_or(leg.target.as_slice(), Vec::as_slice);
-        let uri = first
-            .strip_prefix(b"<")
-            .and_then(|rest| rest.split(|byte| *byte == b'>').next())
-            .unwrap_or(first);
-        let literal = Uri::parse(uri)
-            .and_then(|uri| Some(SocketAddr::new(uri.host_ip()?, uri.port.unwrap_or(5060))));
-        Some(
-            literal
-                .filter(|hop| may_be_sent_to(hop.ip()))
-                .unwrap_or(leg.peer),
-        )
     }
 
     /// The server of an in-dialog request is dead: the call outlives it (EM26). A BYE is done;
@@ -127,4 +106,23 @@ fn may_be_sent_to(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
     let broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
     !(ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || broadcast)
+}
+
+/// The address of the first route, else of the target, else where the leg's messages come from:
+/// names are not looked up inside a dialog.
+fn next_hop(leg: &Leg) -> SocketAddr {
+    let first = leg
+        .routes
+        .first()
+        .map_or(leg.target.as_slice(), Vec::as_slice);
+    let inside = first
+        .split(|byte| *byte == b'<')
+        .nth(1)
+        .and_then(|rest| rest.split(|byte| *byte == b'>').next());
+    let uri = Uri::parse(inside.unwrap_or(first));
+    let literal =
+        uri.and_then(|uri| Some(SocketAddr::new(uri.host_ip()?, uri.port.unwrap_or(5060))));
+    literal
+        .filter(|hop| may_be_sent_to(hop.ip()))
+        .unwrap_or(leg.peer)
 }

@@ -76,7 +76,13 @@ impl Gateway {
     }
 
     /// All changes but Contact and body, which depend on the kind of request.
-    pub(super) fn outgoing<'m>(&self, msg: &'m Message, target: &Target, branch: &str) -> Edit<'m> {
+    pub(super) fn outgoing<'m>(
+        &self,
+        msg: &'m Message,
+        from: Side,
+        target: &Target,
+        branch: &str,
+    ) -> Edit<'m> {
         let mut edit = Edit::new(msg);
         if let Some(uri) = msg.uri() {
             edit.replace(uri, &target.uri);
@@ -108,7 +114,7 @@ impl Gateway {
                 self.map_uri(&mut edit, msg, msg.to(), target.side);
             }
         }
-        self.hide(&mut edit, msg, target.side);
+        self.hide(&mut edit, msg, from, target.side);
         edit
     }
 
@@ -127,25 +133,13 @@ impl Gateway {
 
     /// What is translated alike in requests and responses: the Call-ID, identities, references
     /// to other dialogs, Warning agents.
-    pub(super) fn hide(&self, edit: &mut Edit<'_>, msg: &Message, towards: Side) {
-        if let Some(span) = msg.header(Name::CallId) {
-            self.map_call_id(edit, msg, span.trim(msg.bytes()));
+    pub(super) fn hide(&self, edit: &mut Edit<'_>, msg: &Message, from: Side, towards: Side) {
+        if from != towards {
+            self.map_call_ids(edit, msg);
         }
         for name in ADDRESSES {
             for addr in msg.addrs(name) {
                 self.map_uri(edit, msg, Some(addr), towards);
-            }
-        }
-        for name in CALL_IDS {
-            for value in msg.values(name) {
-                let end = msg.slice(value).iter().position(|byte| *byte == b';');
-                let length = end.unwrap_or(value.len());
-                let start = value.start as usize;
-                self.map_call_id(
-                    edit,
-                    msg,
-                    Span::new(start..start + length).trim(msg.bytes()),
-                );
             }
         }
         for value in msg.values(Name::Warning) {
@@ -204,6 +198,24 @@ impl Gateway {
             && let Some(uri) = self.topology.uri(msg.slice(addr.uri), towards)
         {
             put_uri(edit, &addr, &uri);
+        }
+    }
+
+    fn map_call_ids(&self, edit: &mut Edit<'_>, msg: &Message) {
+        if let Some(span) = msg.header(Name::CallId) {
+            self.map_call_id(edit, msg, span.trim(msg.bytes()));
+        }
+        for name in CALL_IDS {
+            for value in msg.values(name) {
+                let end = msg.slice(value).iter().position(|byte| *byte == b';');
+                let length = end.unwrap_or(value.len());
+                let start = value.start as usize;
+                self.map_call_id(
+                    edit,
+                    msg,
+                    Span::new(start..start + length).trim(msg.bytes()),
+                );
+            }
         }
     }
 

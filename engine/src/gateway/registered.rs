@@ -32,7 +32,7 @@ impl Gateway {
         for asked in &register.asked {
             self.learn(now, register, asked, (*group, path.server, at), msg);
         }
-        let bytes = self.registered_back(now, &ctx, &register.aor, msg);
+        let bytes = self.registered_back(now, &ctx, index, &register.aor, msg);
         self.respond(now, id, 200, bytes);
     }
 
@@ -126,9 +126,17 @@ impl Gateway {
 
     /// The 200 for the phone: its own contacts byte for byte with the expiry it is told; routes
     /// of the far side stay here (RFC 3608 is applied on the phone's behalf).
-    fn registered_back(&mut self, now: Now, ctx: &Context, aor: &str, msg: &Message) -> Vec<u8> {
+    fn registered_back(
+        &mut self,
+        now: Now,
+        ctx: &Context,
+        index: usize,
+        aor: &str,
+        msg: &Message,
+    ) -> Vec<u8> {
         let mut edit = Edit::new(msg);
-        self.readdress(&mut edit, ctx, msg);
+        let branch = &ctx.branches[index];
+        self.readdress(&mut edit, ctx, branch, msg);
         for name in [Name::Contact, Name::Expires, Name::Path, Name::ServiceRoute] {
             edit.remove_all(name);
         }

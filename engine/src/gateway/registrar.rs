@@ -10,7 +10,7 @@ use super::{
     outgoing::{Target, contact_uri},
 };
 use crate::{
-    net::ListenerId,
+    net::{ListenerId, Side},
     sip::{Edit, Message, Name, NameAddr, digest, seconds},
     time::Now,
 };
@@ -188,7 +188,7 @@ impl Gateway {
         };
         let request = ctx.request.clone();
         let branch = self.branch(&request, target);
-        let mut edit = self.outgoing(&request, target, &branch);
+        let mut edit = self.outgoing(&request, Side::Lan, target, &branch);
         edit.remove_all(Name::Contact);
         for asked in &register.asked {
             self.push_upstream_contact(&mut edit, target, &register.aor, asked);

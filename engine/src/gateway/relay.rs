@@ -5,14 +5,13 @@ use std::net::SocketAddr;
 
 use super::{
     Gateway,
-    branches::{leg_of, sdp_of, signalled},
+    branches::{sdp_of, signalled},
     context::{Branch, Context, Kind, Progress},
-    dialogs::opposite,
+    dialogs::Party,
     outgoing::put_uri,
 };
 use crate::{
-    media::{Leg, SessionId},
-    net::Side,
+    media::SessionId,
     sip::{self, Edit, Message, Method, Name, digest},
     time::Now,
 };
@@ -36,7 +35,7 @@ impl Gateway {
             return self.registered(now, id, index, msg);
         }
         let dialog = self.note_dialog(now, id, index, from, msg, code);
-        let body = match self.body_back(now, id, dialog, from, msg) {
+        let body = match self.body_back(now, id, index, dialog, from, msg) {
             Ok(body) => body,
             Err(()) => return self.unusable_answer(now, id, index, msg, code),
         };
@@ -75,7 +74,7 @@ impl Gateway {
             let line = format!("SIP/2.0 {code} {}\r\n", sip::reason_phrase(code));
             edit.replace(msg.start_line(), line);
         }
-        self.readdress(&mut edit, ctx, msg);
+        self.readdress(&mut edit, ctx, branch, msg);
         if (300..400).contains(&code) {
             for addr in msg.contacts() {
                 if let Some(uri) = self.topology.uri(msg.slice(addr.uri), ctx.side) {
@@ -83,7 +82,7 @@ impl Gateway {
                 }
             }
         } else {
-            let party = self.answering_party(ctx, msg);
+            let party = answering_party(msg);
             for addr in msg.contacts() {
                 let contact = self.contact(msg, &addr, (ctx.side, ctx.listener), &party, branch.to);
                 put_uri(&mut edit, &addr, &contact);
@@ -101,12 +100,18 @@ impl Gateway {
     }
 
     /// Via, parties, Call-ID and routes of the side the request came from.
-    pub(super) fn readdress(&self, edit: &mut Edit<'_>, ctx: &Context, msg: &Message) {
+    pub(super) fn readdress(
+        &self,
+        edit: &mut Edit<'_>,
+        ctx: &Context,
+        branch: &Branch,
+        msg: &Message,
+    ) {
         let request = &ctx.request;
         edit.remove_all(Name::Via);
         edit.remove_all(Name::RecordRoute);
         edit.push_lines(sip::reply_vias(request, ctx.from));
-        self.hide(edit, msg, ctx.side);
+        self.hide(edit, msg, self.side(branch.listener), ctx.side);
         for (theirs, ours) in [(msg.from(), request.from()), (msg.to(), request.to())] {
             if let (Some(theirs), Some(ours)) = (theirs, ours) {
                 put_uri(edit, &theirs, request.slice(ours.uri));
@@ -115,17 +120,6 @@ impl Gateway {
         for route in request.addrs(Name::RecordRoute) {
             edit.push_back(Name::RecordRoute, request.slice(route.value));
         }
-    }
-
-    /// The phone that answered, as its own side writes it: keys its Contact token.
-    fn answering_party(&self, ctx: &Context, msg: &Message) -> Vec<u8> {
-        let addr = if ctx.side == Side::Wan {
-            msg.to()
-        } else {
-            msg.from()
-        };
-        addr.map(|addr| msg.slice(addr.uri).to_vec())
-            .unwrap_or_default()
     }
 
     /// Remembers who issued a nonce, and calls a foreign one stale: the phone then answers
@@ -155,6 +149,7 @@ impl Gateway {
         &mut self,
         now: Now,
         id: u64,
+        index: usize,
         dialog: Option<u64>,
         from: SocketAddr,
         msg: &Message,
@@ -166,22 +161,19 @@ impl Gateway {
             return Ok(None);
         };
         let session = SessionId(session);
-        let answering = opposite(ctx.side);
-        let leg = match &ctx.kind {
-            Kind::InDialog { dialog } => self
-                .dialogs
-                .get(*dialog)
-                .map_or(Leg::Callee, |dialog| leg_of(dialog.caller, answering)),
-            _ => Leg::Callee,
+        let party = match &ctx.kind {
+            Kind::InDialog { sender, .. } => sender.other(),
+            _ => Party::Callee,
         };
-        let signalled = signalled(msg, from, answering);
+        let side = self.side(ctx.branches[index].listener);
+        let signalled = signalled(msg, from, side);
         let rewritten = if ctx.offered {
-            self.media.answer(now, session, leg, signalled, body)
+            self.media.answer(now, session, party, signalled, body)
         } else {
             if let Some(dialog) = dialog.and_then(|dialog| self.dialogs.get_mut(dialog)) {
                 dialog.answer_in_ack = true;
             }
-            self.media.offer(now, session, leg, signalled, body)
+            self.media.offer(now, session, party, signalled, body)
         };
         rewritten.map(Some).map_err(|_| ())
     }
@@ -208,4 +200,11 @@ pub(super) fn nonce_used(request: &Message) -> Option<&[u8]> {
     [Name::ProxyAuthorization, Name::Authorization]
         .into_iter()
         .find_map(|name| digest::nonce(request.slice(request.header(name)?)))
+}
+
+/// The phone that answered, as its own side writes it: keys its Contact token.
+fn answering_party(msg: &Message) -> Vec<u8> {
+    msg.to()
+        .map(|addr| msg.slice(addr.uri).to_vec())
+        .unwrap_or_default()
 }

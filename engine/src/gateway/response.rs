@@ -125,7 +125,7 @@ impl Gateway {
             }
             (Some(Method::Invite), _) if code >= 300 => self.end_attempt(now, id),
             (Some(Method::Invite), _) => self.drop_lost_forks(id),
-            (Some(Method::Bye), Kind::InDialog { dialog }) if code != 401 && code != 407 => {
+            (Some(Method::Bye), Kind::InDialog { dialog, .. }) if code != 401 && code != 407 => {
                 self.end_dialog(now, dialog);
             }
             _ => {}

@@ -45,7 +45,7 @@ pub struct CallView {
     pub since: Now,
     /// The side that called.
     pub caller: Side,
-    /// Where each party's signalling comes from: LAN, WAN.
+    /// Where each party's signalling comes from: caller, callee.
     pub legs: [LegView; 2],
     /// Its media.
     pub media: Option<SessionView>,
@@ -89,15 +89,12 @@ impl Gateway {
             .iter()
             .filter(|dialog| dialog.session.is_some())
             .map(|dialog| {
-                let near = dialog.leg(dialog.caller);
+                let near = &dialog.caller;
                 let text = |uri: &[u8]| String::from_utf8_lossy(uri).into_owned();
-                let (from, to) = match dialog.caller {
-                    Side::Lan => (text(&near.lan_uri), text(&near.wan_uri)),
-                    Side::Wan => (text(&near.wan_uri), text(&near.lan_uri)),
-                };
+                let (from, to) = (text(&near.caller_uri), text(&near.callee_uri));
                 CallView {
                     id: dialog.id,
-                    call_id: text(&dialog.key.call_id),
+                    call_id: text(&dialog.call_id),
                     state: match dialog.phase {
                         Phase::Early => "early",
                         Phase::Confirmed => "confirmed",
@@ -107,8 +104,8 @@ impl Gateway {
                     to,
                     path: dialog.path,
                     since: dialog.since,
-                    caller: dialog.caller,
-                    legs: [&dialog.lan, &dialog.wan].map(|leg| LegView {
+                    caller: near.side,
+                    legs: [&dialog.caller, &dialog.callee].map(|leg| LegView {
                         local: self.address(leg.listener),
                         remote: leg.peer,
                     }),
