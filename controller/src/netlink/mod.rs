@@ -1,11 +1,17 @@
 //! Links, addresses, routes and neighbours, as the kernel has them.
 //!
-//! A watcher keeps a [`Table`] current and says what changed. Address resolution (the
+//! [`Netlink::start`] keeps a [`Table`] current and says what changed. Address resolution (the
 //! one decision of this crate) is [`Table::next_hop`], on a consistent snapshot.
 
+mod diff;
+mod dump;
+mod resolver;
 pub mod table;
+mod watch;
 
-pub use table::{LinkState, NextHop, Route, Table};
+pub use resolver::LinkResolver;
+pub use table::{LinkState, Mac, NextHop, Route, Table};
+pub use watch::Netlink;
 
 use std::net::IpAddr;
 
@@ -21,7 +27,7 @@ pub enum NetChange {
         /// Administratively up with carrier.
         up: bool,
         /// Its own MAC.
-        mac: [u8; 6],
+        mac: Mac,
         /// In bytes.
         mtu: u32,
     },
@@ -36,8 +42,8 @@ pub enum NetChange {
     Address {
         /// The link.
         ifindex: u32,
-        /// All its addresses now, the primary first.
-        addresses: Vec<IpAddr>,
+        /// All its addresses now with their prefix lengths, the primary first.
+        addresses: Vec<(IpAddr, u8)>,
     },
     /// A neighbour's MAC is another, or it stopped answering.
     Neighbour {
@@ -46,7 +52,7 @@ pub enum NetChange {
         /// Its address.
         ip: IpAddr,
         /// Its MAC; `None` when resolution failed.
-        mac: Option<[u8; 6]>,
+        mac: Option<Mac>,
     },
     /// Some route changed: look next hops up again.
     Routes,

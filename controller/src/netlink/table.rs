@@ -7,6 +7,9 @@ use std::{
 
 use ipnet::IpNet;
 
+/// An Ethernet address.
+pub type Mac = [u8; 6];
+
 /// A link as the kernel has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkState {
@@ -15,7 +18,7 @@ pub struct LinkState {
     /// Administratively up with carrier.
     pub up: bool,
     /// Its own MAC; zero on links without one.
-    pub mac: [u8; 6],
+    pub mac: Mac,
     /// In bytes.
     pub mtu: u32,
     /// Its addresses with their prefix lengths, primary first.
@@ -32,9 +35,9 @@ pub struct NextHop {
     /// The address imposed on what leaves.
     pub source: IpAddr,
     /// The egress link's MAC.
-    pub source_mac: [u8; 6],
+    pub source_mac: Mac,
     /// The neighbour's MAC; `None` while unresolved.
-    pub dest_mac: Option<[u8; 6]>,
+    pub dest_mac: Option<Mac>,
     /// The path's MTU in bytes: the route's where it has one, else the link's.
     pub mtu: u32,
 }
@@ -61,7 +64,7 @@ pub struct Route {
 pub struct Table {
     pub(super) links: BTreeMap<u32, LinkState>,
     pub(super) routes: Vec<Route>,
-    pub(super) neighbours: HashMap<(u32, IpAddr), [u8; 6]>,
+    pub(super) neighbours: HashMap<(u32, IpAddr), Mac>,
 }
 
 impl Table {
