@@ -4,6 +4,12 @@
 //! back. Every request has a bound on its time, its size and on how many run at once.
 
 pub mod ask;
+pub mod client;
 pub mod model;
+mod routes;
+mod server;
 
 pub use ask::{Ask, Reply, SwitchTo};
+pub use client::Client;
+pub(crate) use routes::{DrainBody, SwitchBody};
+pub use server::Server;
