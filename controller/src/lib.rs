@@ -2,7 +2,10 @@
 //! except address resolution; decisions are [`keepline_engine`]'s.
 
 pub mod api;
+pub mod cli;
 pub mod config;
 pub mod fastpath;
+pub mod logging;
 pub mod netlink;
+pub mod probe;
 pub mod steer;

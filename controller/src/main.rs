@@ -1,3 +1,7 @@
 //! `keepline`: the voice edge gateway.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    keepline::cli::main(std::env::args_os())
+}

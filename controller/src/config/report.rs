@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use super::fault::Fault;
 
 /// A value in force and where it came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Entry {
     /// The key.
     pub key: String,
@@ -16,7 +16,7 @@ pub struct Entry {
 }
 
 /// A table and what is in force in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Table {
     /// As TOML: `[gateway]`, `[[interface]]`.
     pub header: String,

@@ -1,0 +1,236 @@
+//! What a machine must have before the gateway can run on it, and what it would be better for.
+
+use std::{net::SocketAddr, os::unix::net::UnixStream, path::Path};
+
+use crate::config::{Config, model::ListenAddress};
+
+/// Kernel that `NTF_EXT_MANAGED` and pinned XDP links need.
+const KERNEL: (u32, u32) = (5, 18);
+/// `BPF_FS_MAGIC` of linux/magic.h.
+const BPF_FS_MAGIC: i128 = 0xcafe_4a11;
+
+/// One thing looked at.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub(super) struct Check {
+    /// What: stable, snake_case.
+    pub(super) check: &'static str,
+    /// Whether it is as it should be.
+    pub(super) ok: bool,
+    /// The gateway cannot run without it.
+    pub(super) needed: bool,
+    /// What was found, in one sentence.
+    pub(super) found: String,
+    /// What to do; empty when there is nothing to do.
+    pub(super) remedy: String,
+}
+
+impl Check {
+    fn needed(check: &'static str, ok: bool, found: impl Into<String>, remedy: &str) -> Self {
+        let remedy = if ok { String::new() } else { remedy.to_owned() };
+        Self {
+            check,
+            ok,
+            needed: true,
+            found: found.into(),
+            remedy,
+        }
+    }
+}
+
+/// Everything, the most fundamental first. Without a configuration only what needs none.
+pub(super) fn checks(config: Option<&Config>, socket: &Path) -> Vec<Check> {
+    let mut checks = vec![root(), kernel(), btf()];
+    let pin = config.map_or(Path::new("/sys/fs/bpf/keepline"), |c| {
+        c.fastpath.pin.as_path()
+    });
+    checks.push(bpffs(pin));
+    let Some(config) = config else { return checks };
+    checks.extend(config.interfaces.iter().map(|i| interface(&i.name)));
+    // A running daemon holds the very ports that would be tried.
+    if UnixStream::connect(socket).is_err() {
+        checks.extend(
+            config
+                .listen
+                .udp
+                .iter()
+                .filter_map(|l| listener(config, *l)),
+        );
+        checks.extend(config.api.iter().map(|api| api_port(api.listen)));
+    }
+    checks
+}
+
+fn root() -> Check {
+    let ok = rustix::process::geteuid().is_root();
+    let found = if ok {
+        "running as root"
+    } else {
+        "not running as root"
+    };
+    Check::needed(
+        "root",
+        ok,
+        found,
+        "run it with sudo: XDP and raw sockets need root",
+    )
+}
+
+fn kernel() -> Check {
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
+    let ok = version(&release).is_some_and(|version| version >= KERNEL);
+    let found = format!("the kernel is {release}");
+    Check::needed("kernel", ok, found, "use a kernel of 5.18 or newer")
+}
+
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+fn btf() -> Check {
+    let ok = Path::new("/sys/kernel/btf/vmlinux").exists();
+    let found = if ok {
+        "the kernel has BTF"
+    } else {
+        "the kernel has no BTF"
+    };
+    Check {
+        needed: false,
+        ..Check::needed(
+            "btf",
+            ok,
+            found,
+            "use a kernel with CONFIG_DEBUG_INFO_BTF=y",
+        )
+    }
+}
+
+fn bpffs(pin: &Path) -> Check {
+    let existing = pin
+        .ancestors()
+        .find(|path| path.exists())
+        .unwrap_or(Path::new("/"));
+    let ok = rustix::fs::statfs(existing).is_ok_and(|fs| i128::from(fs.f_type) == BPF_FS_MAGIC);
+    let found = format!(
+        "{} is {}on a bpf file system",
+        pin.display(),
+        if ok { "" } else { "not " }
+    );
+    Check::needed("bpffs", ok, found, "mount it: mount -t bpf bpf /sys/fs/bpf")
+}
+
+fn interface(name: &str) -> Check {
+    let ok = Path::new("/sys/class/net").join(name).exists();
+    let found = format!(
+        "interface {name} {}",
+        if ok { "exists" } else { "does not exist" }
+    );
+    let present = std::fs::read_dir("/sys/class/net").map(|entries| {
+        let names = entries
+            .flatten()
+            .map(|e| e.file_name().to_string_lossy().into_owned());
+        names.collect::<Vec<_>>().join(", ")
+    });
+    let remedy = format!(
+        "correct [[interface]] name; this machine has {}",
+        present.unwrap_or_default()
+    );
+    Check::needed("interface", ok, found, &remedy)
+}
+
+/// Tries the port; `None` when the listener has no address to try yet.
+fn listener(config: &Config, listen: ListenAddress) -> Option<Check> {
+    let socket = socket2::Socket::new(
+        match listen {
+            ListenAddress::Address(address) => socket2::Domain::for_address(address),
+            ListenAddress::Interface { .. } => socket2::Domain::IPV4,
+        },
+        socket2::Type::DGRAM,
+        None,
+    );
+    let socket = socket.ok()?;
+    let (address, name) = match listen {
+        ListenAddress::Address(address) => (address, address.to_string()),
+        ListenAddress::Interface { link, port } => {
+            let name = &config.interfaces.get(usize::from(link.0))?.name;
+            socket.bind_device(Some(name.as_bytes())).ok()?;
+            (
+                SocketAddr::from(([0, 0, 0, 0], port)),
+                format!("{name}:{port}"),
+            )
+        }
+    };
+    Some(match socket.bind(&address.into()) {
+        Ok(()) => Check::needed("port", true, format!("UDP {name} is free"), ""),
+        Err(error) => {
+            let remedy = format!(
+                "stop what holds it (ss -ulpn sport = :{}), or change [listen] udp",
+                address.port()
+            );
+            Check::needed(
+                "port",
+                false,
+                format!("UDP {name} cannot be used: {error}"),
+                &remedy,
+            )
+        }
+    })
+}
+
+fn api_port(listen: SocketAddr) -> Check {
+    match std::net::TcpListener::bind(listen) {
+        Ok(_) => Check::needed("port", true, format!("TCP {listen} is free"), ""),
+        Err(error) => {
+            let remedy = format!(
+                "stop what holds it (ss -tlpn sport = :{}), or change [api] listen",
+                listen.port()
+            );
+            Check::needed(
+                "port",
+                false,
+                format!("TCP {listen} cannot be used: {error}"),
+                &remedy,
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_compared_by_number() {
+        assert!(version("5.18.0-1-amd64") >= Some(KERNEL));
+        assert!(version("6.1.0").is_some_and(|v| v >= KERNEL));
+        assert!(version("5.9.1").is_some_and(|v| v < KERNEL));
+        assert_eq!(version("unknown"), None);
+    }
+
+    #[test]
+    fn a_missing_interface_is_named_with_those_there_are() {
+        let check = interface("nosuch0");
+        assert!(!check.ok && check.needed);
+        assert_eq!(check.found, "interface nosuch0 does not exist");
+        assert!(check.remedy.contains("lo"), "{}", check.remedy);
+    }
+
+    #[test]
+    fn a_folder_that_is_no_bpffs_is_told() {
+        let check = bpffs(Path::new("/proc/keepline"));
+        assert!(!check.ok);
+        assert_eq!(check.found, "/proc/keepline is not on a bpf file system");
+        assert!(check.remedy.contains("mount -t bpf"), "{}", check.remedy);
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_told_with_its_remedy() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let check = api_port(taken.local_addr().expect("an address"));
+        assert!(!check.ok);
+        assert!(check.remedy.contains("ss -tlpn"), "{}", check.remedy);
+    }
+}
