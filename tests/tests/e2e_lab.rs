@@ -5,33 +5,24 @@ use std::time::Duration;
 
 use anyhow::Result;
 use keepline_tests::lab::branch::SOFTSWITCHES;
+use keepline_tests::lab::call::{Call, whole};
 use keepline_tests::lab::kamailio::Softswitch;
 use keepline_tests::lab::phone::Phone;
-use keepline_tests::lab::rtp::Rtp;
 use keepline_tests::lab::{Branch, Capture};
 
 const LIMIT: Duration = Duration::from_secs(15);
 
 /// A call between two far phones through a softswitch, with media between them.
 fn call(branch: &Branch, from: &Phone, to: &Phone) -> Result<()> {
-    let node = &branch.far;
-    let (mut near, mut away) = (
-        Rtp::listen(node, &from.media())?,
-        Rtp::listen(node, &to.media())?,
-    );
-    let mut callee = to.answer(node, Duration::from_millis(100))?;
-    let mut caller = from.call(node, &to.user, Duration::from_secs(2))?;
-    near.send_to(caller.media(LIMIT)?)?;
-    away.send_to(callee.media(LIMIT)?)?;
-    caller.done(LIMIT)?;
-    callee.done(LIMIT)?;
-    let (near, away) = Rtp::finish(near, away);
-    assert!(
-        near.sent >= 50,
-        "too little media to prove anything: {near:?}"
-    );
-    assert_eq!((near.received, away.received), (away.sent, near.sent));
-    Ok(())
+    let mut call = Call::dial(
+        (&branch.far, from),
+        (&branch.far, to),
+        Duration::from_secs(2),
+    )?;
+    call.talk()?;
+    call.heard_for(Duration::from_secs(1))?;
+    whole(call.silence())?;
+    call.done()
 }
 
 #[test]
@@ -44,6 +35,8 @@ fn phones_call_through_either_softswitch_of_the_cluster() -> Result<()> {
         SOFTSWITCHES.map(|proxy| Phone::new("701", Branch::far_phone(1), proxy));
     let callee = Phone::new("702", Branch::far_phone(2), SOFTSWITCHES[0]);
     callee.register(&branch.far, 300)?.succeed(LIMIT)?;
+    let held = primary.rpc(&branch, &["ul.lookup", "location", "s:702"])?;
+    assert_eq!(held.matches("Address:").count(), 1, "{held}");
     call(&branch, &by_primary, &callee)?;
     // Registered at the primary, reached through the backup: one location table.
     call(&branch, &by_backup, &callee)?;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use rustix::process::Signal;
 
 use super::{Branch, Launch, Node, Process, branch::SOFTSWITCHES, wait};
@@ -87,6 +87,23 @@ impl Softswitch {
         Ok(())
     }
 
+    /// Asks it over its control socket, as in `ul.dump`. Words that look like numbers are taken
+    /// as such, unless prefixed `s:`.
+    ///
+    /// # Errors
+    /// When it refuses.
+    pub fn rpc(&self, branch: &Branch, words: &[&str]) -> Result<String> {
+        let socket = format!("unix:/run/ss{}/ctl", self.index + 1);
+        let launch = Launch::new("kamcmd").args(["-s", &socket]).args(words);
+        let mut kamcmd = branch.softswitches[self.index].start(&launch)?;
+        kamcmd.succeed(Duration::from_secs(10))?;
+        let text = kamcmd.all_text();
+        if text.starts_with("error:") {
+            bail!("kamcmd {words:?}: {text}");
+        }
+        Ok(text)
+    }
+
     /// What it logged.
     #[must_use]
     pub fn process(&self) -> &Process {
@@ -104,6 +121,7 @@ fn config(index: usize) -> String {
             "@SECRET@",
             &format!("nonce secret of softswitch {}", index + 1),
         )
+        .replace("@SOCKET@", &format!("/run/ss{}/ctl", index + 1))
         .replace("@DOMAIN@", DOMAIN)
 }
 

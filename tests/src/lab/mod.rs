@@ -7,12 +7,14 @@
 //! by side, and none has to clean up after another.
 
 pub mod branch;
+pub mod call;
 pub mod capture;
 pub mod cell;
 pub mod gateway;
 pub mod kamailio;
 pub mod netns;
 pub mod node;
+pub mod office;
 pub mod phone;
 pub mod process;
 pub mod rtp;

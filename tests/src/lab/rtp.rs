@@ -12,8 +12,6 @@ use super::{Node, wait};
 
 /// Between two packets, as phones do.
 const PACE: Duration = Duration::from_millis(20);
-/// How long a receiver waits for what may still be under way.
-const LATE: Duration = Duration::from_millis(500);
 /// G.711: 20 ms of audio.
 const PAYLOAD: usize = 160;
 const HEADER: usize = 12;
@@ -116,19 +114,6 @@ impl Rtp {
         wait::until(&format!("{packets} RTP packets"), limit, || {
             (self.count().received >= packets).then_some(())
         })
-    }
-
-    /// Ends sending at both ends, waits for what is under way, and returns the counts.
-    #[must_use]
-    pub fn finish(mut left: Self, mut right: Self) -> (Count, Count) {
-        for end in [&mut left, &mut right] {
-            end.stop_sending();
-        }
-        let _ = wait::until("all that was sent has come", LATE, || {
-            let (left, right) = (left.count(), right.count());
-            (left.received >= right.sent && right.received >= left.sent).then_some(())
-        });
-        (left.count(), right.count())
     }
 
     /// Ends sending; receiving goes on.

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::cast::{Cast, LIMIT, uri};
 use super::deaths::{Death, call_survives};
 use super::media::calls_with_media;
 use super::timeline::{Held, Timeline};
+use crate::lab::office::{LIMIT, Office, Opening, uri};
 use crate::lab::sip::SetUp;
 
 const DEATHS: [(&str, &str, Death); 3] = [
@@ -32,8 +32,13 @@ const DEATHS: [(&str, &str, Death); 3] = [
 /// Plays all acts, whatever becomes of each.
 pub(super) fn play(timeline: &mut Timeline) {
     timeline.say("raising the lab: phones, gateway, two routers, two softswitches with digest");
-    let mut cast = match Cast::gather() {
-        Ok(cast) => cast,
+    let opening = Opening {
+        lan: 12,
+        far: 8,
+        ..Opening::default()
+    };
+    let mut office = match Office::open(&opening) {
+        Ok(office) => office,
         Err(error) => {
             timeline.step("phones_register", "The lab", |_| Err(error));
             return;
@@ -43,8 +48,8 @@ pub(super) fn play(timeline: &mut Timeline) {
         "phones_register",
         "Phones register through the gateway",
         |_| {
-            let took = cast.register()?;
-            let count = cast.registered_upstream()?;
+            let took = office.register()?;
+            let count = office.registered_upstream()?;
             Ok(Held {
                 took,
                 detail: format!("{count} phones, digest, all upstream"),
@@ -54,50 +59,50 @@ pub(super) fn play(timeline: &mut Timeline) {
     timeline.step(
         "calls_with_media",
         "Five calls, media through XDP",
-        |timeline| calls_with_media(&cast, timeline),
+        |timeline| calls_with_media(&office, timeline),
     );
     for (number, (step, title, death)) in DEATHS.into_iter().enumerate() {
         timeline.step(step, title, |timeline| {
-            call_survives(&mut cast, timeline, death, number)
+            call_survives(&mut office, timeline, death, number)
         });
         let back = if number + 1 == DEATHS.len() {
-            death.cure(&mut cast)
+            death.cure(&mut office)
         } else {
-            recover(&mut cast, timeline, death)
+            recover(&mut office, timeline, death)
         };
         if let Err(error) = back {
             timeline.say(format!("the primary does not come back: {error:#}"));
         }
     }
     timeline.step("primary_returns", "The primary returns", |timeline| {
-        primary_returns(&cast, timeline)
+        primary_returns(&office, timeline)
     });
 }
 
 /// Between deaths: the primary comes back, the group is put back by hand, phones register anew.
-fn recover(cast: &mut Cast, timeline: &Timeline, death: Death) -> Result<()> {
-    death.cure(cast)?;
-    let took = cast.wait_primary_up()?;
+fn recover(office: &mut Office, timeline: &Timeline, death: Death) -> Result<()> {
+    death.cure(office)?;
+    let took = office.wait_primary_up()?;
     timeline.say(format!(
         "the primary answers again: called up after {} ms",
         took.as_millis()
     ));
-    cast.back_to_primary()?;
+    office.back_to_primary()?;
     timeline.say("`keepline switch` put the group back, the phones have registered anew");
     Ok(())
 }
 
-fn primary_returns(cast: &Cast, timeline: &Timeline) -> Result<Held> {
-    let took = cast.wait_primary_up()?;
+fn primary_returns(office: &Office, timeline: &Timeline) -> Result<Held> {
+    let took = office.wait_primary_up()?;
     timeline.say(format!("called up after {} ms", took.as_millis()));
-    cast.back_to_primary()?;
-    let earlier = cast.wire.frames().len();
-    let (from, to) = (&cast.lan[10], &cast.far[6]);
-    let mut callee = to.answer(&cast.branch.far, Duration::from_millis(200))?;
-    let mut caller = from.call(&cast.branch.phones, &to.user, Duration::from_millis(500))?;
+    office.back_to_primary()?;
+    let earlier = office.wire.frames().len();
+    let (from, to) = (&office.lan[10], &office.far[6]);
+    let mut callee = to.answer(&office.branch.far, Duration::from_millis(200))?;
+    let mut caller = from.call(&office.branch.phones, &to.user, Duration::from_millis(500))?;
     caller.done(LIMIT)?;
     callee.done(LIMIT)?;
-    let setup = SetUp::of(&cast.wire.frames()[earlier..], &from.address);
+    let setup = SetUp::of(&office.wire.frames()[earlier..], &from.address);
     let answer = setup
         .answered_after(0)
         .ok_or_else(|| anyhow!("no answer in the capture"))?;

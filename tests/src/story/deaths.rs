@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use super::cast::{Cast, LIMIT};
 use super::timeline::{Held, Timeline};
+use crate::lab::office::{LIMIT, Office, uri};
 use crate::lab::sip::{Message, SetUp};
 
 /// How long the caller thinks between challenge and answer: time to die in.
@@ -28,11 +28,11 @@ pub(super) enum Death {
 }
 
 impl Death {
-    fn strike(self, cast: &mut Cast) -> Result<&'static str> {
+    fn strike(self, office: &mut Office) -> Result<&'static str> {
         match self {
-            Self::Killed => cast.primary.kill(),
-            Self::Stopped => cast.primary.pause()?,
-            Self::Blackhole => cast.branch.softswitches[0].blackhole("eth0")?,
+            Self::Killed => office.primary.kill(),
+            Self::Stopped => office.primary.pause()?,
+            Self::Blackhole => office.branch.softswitches[0].blackhole("eth0")?,
         }
         Ok(match self {
             Self::Killed => "the primary is killed",
@@ -42,32 +42,35 @@ impl Death {
     }
 
     /// Brings the primary back to life.
-    pub(super) fn cure(self, cast: &mut Cast) -> Result<()> {
+    pub(super) fn cure(self, office: &mut Office) -> Result<()> {
         match self {
-            Self::Killed => cast.primary.restart(&cast.branch),
-            Self::Stopped => cast.primary.resume(),
-            Self::Blackhole => cast.branch.softswitches[0].end_blackhole(),
+            Self::Killed => office.primary.restart(&office.branch),
+            Self::Stopped => office.primary.resume(),
+            Self::Blackhole => office.branch.softswitches[0].end_blackhole(),
         }
     }
 }
 
 /// One death with one call in it.
 pub(super) fn call_survives(
-    cast: &mut Cast,
+    office: &mut Office,
     timeline: &Timeline,
     death: Death,
     number: usize,
 ) -> Result<Held> {
     ensure!(
-        cast.active()? == super::cast::uri(0),
+        office.active()? == uri(0),
         "the primary is not in use to begin with"
     );
-    let known = cast.events()?.len();
-    let earlier = cast.wire.frames().len();
-    let (from, to) = (cast.lan[7 + number].clone(), cast.far[3 + number].clone());
-    let mut callee = to.answer(&cast.branch.far, Duration::from_millis(200))?;
-    let mut caller = from.call_thinking(&cast.branch.phones, &to.user, TALK, THINK)?;
-    cast.wire.wait_frame(earlier, LIMIT, |frame| {
+    let known = office.events()?.len();
+    let earlier = office.wire.frames().len();
+    let (from, to) = (
+        office.lan[7 + number].clone(),
+        office.far[3 + number].clone(),
+    );
+    let mut callee = to.answer(&office.branch.far, Duration::from_millis(200))?;
+    let mut caller = from.call_thinking(&office.branch.phones, &to.user, TALK, THINK)?;
+    office.wire.wait_frame(earlier, LIMIT, |frame| {
         let messages = Message::of(std::slice::from_ref(frame), &from.address);
         messages.iter().any(|message| message.status() == Some(407))
     })?;
@@ -76,7 +79,7 @@ pub(super) fn call_survives(
         "{} calls {}; the primary has challenged it",
         from.user, to.user
     ));
-    timeline.say(death.strike(cast)?);
+    timeline.say(death.strike(office)?);
     ensure!(
         start.elapsed() < THINK,
         "too slow to strike in time: the machine is overloaded"
@@ -84,9 +87,9 @@ pub(super) fn call_survives(
     caller.media(LIMIT)?;
     caller.done(LIMIT)?;
     callee.done(LIMIT)?;
-    let frames = cast.wire.frames();
+    let frames = office.wire.frames();
     let setup = SetUp::of(&frames[earlier..], &from.address);
-    evidence(cast, timeline, known)?;
+    evidence(office, timeline, known)?;
     judge(&setup)
 }
 
@@ -111,8 +114,8 @@ fn judge(setup: &SetUp) -> Result<Held> {
 }
 
 /// What the gateway itself says about it: the events since, with their evidence.
-fn evidence(cast: &Cast, timeline: &Timeline, known: usize) -> Result<()> {
-    let events = cast.events()?;
+fn evidence(office: &Office, timeline: &Timeline, known: usize) -> Result<()> {
+    let events = office.events()?;
     ensure!(
         events.len() > known,
         "the gateway explains nothing: no new event"

@@ -2,7 +2,6 @@
 //! measured times and the gateway's own evidence.
 
 mod branch_story;
-mod cast;
 mod deaths;
 mod media;
 mod timeline;
