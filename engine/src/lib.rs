@@ -9,7 +9,6 @@ pub mod event;
 pub mod gateway;
 pub mod health;
 pub mod media;
-mod mix;
 pub mod net;
 pub mod rng;
 pub mod sdp;

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use crate::mix::Mix;
+use crate::rng::Rng;
 
 /// Keeps gateways from probing in step.
 #[derive(Debug)]
-pub(super) struct Jitter(Mix);
+pub(super) struct Jitter(Rng);
 
 impl Jitter {
     pub(super) fn new(seed: u64) -> Self {
-        Self(Mix::new(seed))
+        Self(Rng::new(seed))
     }
 
     /// Between 75 % and 95 % of the delay: a cap stays a cap.
     pub(super) fn spread(&mut self, delay: Duration) -> Duration {
-        let permille = 750 + self.0.next() % 200;
+        let permille = 750 + self.0.next_u64() % 200;
         delay * u32::try_from(permille).unwrap_or(1000) / 1000
     }
 }

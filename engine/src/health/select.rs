@@ -1,11 +1,16 @@
 //! The path for a request.
 
+use std::time::Duration;
+
 use super::{Class, Failback, Group, GroupState, Health, Path, Prefer, Want, path::Condition};
 use crate::{
-    mix::mix,
     net::{GroupId, PathKey, ServerId},
+    rng::Rng,
     time::{Mono, Now},
 };
+
+/// A better server must have been well for this long before affinity yields to it.
+const STEADY: Duration = Duration::from_secs(5);
 
 /// How willingly a path is used, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,9 +54,9 @@ impl Health {
             .filter(|(key, path)| !path.is_down() && !want.tried.contains(key))
             .map(|(key, path)| (key, tier(now.mono, group, key.server, path, path.condition)))
             .collect();
-        let affinity = want
-            .affinity
-            .filter(|&server| honoured(group, want, server, &candidates));
+        let affinity = want.affinity.filter(|&server| {
+            group.switched_to.is_none() && !self.returns(now.mono, group, want, server, &candidates)
+        });
         self.best(group, &candidates, affinity, want.aor)
     }
 
@@ -79,6 +84,35 @@ impl Health {
             candidates.iter().filter_map(rank).min() == best
         });
         self.best(group, &candidates, stays, b"")
+    }
+
+    /// Does this request leave the server it has affinity with for a better one? Only where
+    /// the fail-back policy lets it, and not while the better one has just been suspect: the
+    /// answer to a challenge belongs to whoever issued it.
+    fn returns(
+        &self,
+        now: Mono,
+        group: &Group,
+        want: &Want<'_>,
+        from: ServerId,
+        candidates: &[(PathKey, Tier)],
+    ) -> bool {
+        let permitted = match group.conf.failback {
+            Failback::Registration => want.class == Class::Register,
+            Failback::Immediate => true,
+            Failback::Manual => false,
+        };
+        let steady = |key: &PathKey| {
+            self.paths
+                .get(key)
+                .is_some_and(|path| now.since(path.since.mono) >= STEADY)
+        };
+        permitted
+            && candidates.iter().any(|(key, tier)| {
+                *tier == Tier::Ready
+                    && priority(group, key.server) < priority(group, from)
+                    && steady(key)
+            })
     }
 
     fn best(
@@ -134,27 +168,6 @@ fn tier(now: Mono, group: &Group, server: ServerId, path: &Path, condition: Cond
     }
 }
 
-/// May affinity decide? Not against the operator, and not against a better server that is
-/// ready, once the fail-back policy lets this request return to it.
-fn honoured(
-    group: &Group,
-    want: &Want<'_>,
-    server: ServerId,
-    candidates: &[(PathKey, Tier)],
-) -> bool {
-    if group.switched_to.is_some() {
-        return false;
-    }
-    let returns = match group.conf.failback {
-        Failback::Registration => want.class == Class::Register,
-        Failback::Immediate => true,
-        Failback::Manual => false,
-    };
-    let ready = candidates.iter().filter(|(_, tier)| *tier == Tier::Ready);
-    let best = ready.map(|(key, _)| priority(group, key.server)).min();
-    !returns || best.is_none_or(|best| priority(group, server) <= best)
-}
-
 fn priority(group: &Group, server: ServerId) -> u16 {
     group
         .conf
@@ -175,7 +188,7 @@ fn draw(group: &Group, server: ServerId, aor: &[u8]) -> f64 {
     });
     // 53 bits make a uniform number in (0, 1]; its negative logarithm is exponential.
     #[expect(clippy::cast_precision_loss, reason = "53 bits are exact in an f64")]
-    let uniform = ((mix(hash) >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+    let uniform = ((Rng::new(hash).next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
     let weight = if conf.weight == 0 {
         0.01
     } else {

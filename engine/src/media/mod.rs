@@ -30,8 +30,8 @@ use ports::Ports;
 use session::{End, Part, Session, SideOf, Slot};
 
 use crate::{
-    mix::mix,
     net::{LinkId, Side},
+    rng::Rng,
     sdp::Origin,
     steer::{Delta, Flow, FlowId},
     time::Now,
@@ -96,7 +96,7 @@ impl Media {
             link,
             // 31 bits: there are phones that read it into an int.
             origin: Origin {
-                id: mix(self.conf.seed ^ (session.0 << 1) ^ leg as u64) >> 33,
+                id: Rng::new(self.conf.seed ^ (session.0 << 1) ^ leg as u64).next_u64() >> 33,
                 version: 0,
             },
             sent: None,

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, ops::RangeInclusive, time::Duration};
 
-use crate::{mix::Mix, time::Mono};
+use crate::{rng::Rng, time::Mono};
 
 /// A freed pair rests for this long: late packets of its old call must not reach a new one.
 pub(super) const REST: Duration = Duration::from_secs(10);
@@ -20,9 +20,9 @@ impl Ports {
     pub(super) fn new(range: &RangeInclusive<u16>, seed: u64) -> Self {
         let first = range.start().saturating_add(range.start() % 2);
         let mut pairs: Vec<u16> = (first..*range.end()).step_by(2).collect();
-        let mut mix = Mix::new(seed);
+        let mut rng = Rng::new(seed);
         for i in (1..pairs.len()).rev() {
-            let j = usize::try_from(mix.next() % (i as u64 + 1)).unwrap_or(0);
+            let j = usize::try_from(rng.next_u64() % (i as u64 + 1)).unwrap_or(0);
             pairs.swap(i, j);
         }
         Self {

@@ -2,7 +2,7 @@
 
 use crate::sim::{Answer, World, group, ms, path, secs};
 use keepline_engine::{
-    health::{Class, Failback, GroupConf, GroupState, Output, PathState, ProbeMode},
+    health::{Class, Failback, GroupConf, GroupState, Output, PathState, ProbeMode, Want},
     net::LinkId,
 };
 
@@ -392,6 +392,63 @@ fn em11_fail_back_by_registration_moves_each_aor_at_its_register() {
         Some(path(0, 0)),
         "its calls follow"
     );
+}
+
+#[test]
+fn em23_a_challenge_is_answered_where_it_came_from() {
+    let mut world = World::new(group(2), 1, 1);
+    world.run(secs(20));
+    // The primary is suspect for a moment; the REGISTER goes to the backup and is challenged.
+    world.set(0, Answer::Silence);
+    world.request(Class::Other);
+    world.run(ms(1_100));
+    assert_eq!(world.state(path(0, 0)), PathState::Suspect);
+    assert_eq!(world.choose(Class::Register, Some(0)), Some(path(1, 0)));
+    world.set(0, Answer::Well);
+    world.run(ms(600));
+    assert_eq!(world.state(path(0, 0)), PathState::Up);
+    assert_eq!(
+        world.choose(Class::Register, Some(1)),
+        Some(path(1, 0)),
+        "with its credentials"
+    );
+    world.run(secs(10));
+    assert_eq!(
+        world.choose(Class::Register, Some(1)),
+        Some(path(0, 0)),
+        "a later refresh"
+    );
+}
+
+#[test]
+fn em11_weights_share_out_first_registrations() {
+    let mut conf = group(3);
+    for (server, weight) in conf.servers.iter_mut().zip([10, 30, 0]) {
+        (server.priority, server.weight) = (1, weight);
+    }
+    let mut world = World::new(conf, 1, 1);
+    world.run(secs(1));
+    let pick = |world: &World, i: u32| {
+        let aor = format!("sip:{i}@example.test");
+        let want = Want {
+            group: crate::sim::GROUP,
+            class: Class::Register,
+            aor: aor.as_bytes(),
+            affinity: None,
+            tried: &[],
+        };
+        world.health.choose(world.now, &want).unwrap().server.index
+    };
+    let before: Vec<_> = (0..4_000).map(|i| pick(&world, i)).collect();
+    let share = |s: u16| before.iter().filter(|&&p| p == s).count();
+    assert!((850..1_150).contains(&share(0)), "{}", share(0));
+    assert!(share(2) < 20, "{}", share(2));
+    // A server that dies moves its own AORs only.
+    world.set(0, Answer::Silence);
+    world.run(secs(20));
+    let after: Vec<_> = (0..4_000).map(|i| pick(&world, i)).collect();
+    assert!(before.iter().zip(&after).all(|(b, a)| *b == 0 || b == a));
+    assert!(after.iter().all(|&server| server != 0));
 }
 
 #[test]
