@@ -179,11 +179,11 @@ fn case_s8_received_and_rport_are_the_real_source() {
         ),
         (
             "10.99.99.99:5078;rport=1;x=y",
-            "10.99.99.99:5078;x=y;received=192.0.2.7;rport=40000",
+            "10.99.99.99:5078;received=192.0.2.7;rport=40000;x=y",
         ),
         (
             "10.99.99.99 ; received=198.51.100.1 ;branch=b",
-            "10.99.99.99;branch=b;received=192.0.2.7",
+            "10.99.99.99;received=192.0.2.7;branch=b",
         ),
         ("192.0.2.7:40000", "192.0.2.7:40000;received=192.0.2.7"),
     ] {
@@ -198,7 +198,7 @@ fn case_s8_received_and_rport_are_the_real_source() {
     // Over a socket of both families, a source in version 4 is written as such.
     let mapped = addr("[::ffff:192.0.2.7]:40000");
     let reply = respond(&parse(request("OPTIONS", "b")), 200, "OK", None, mapped);
-    assert!(String::from_utf8_lossy(&reply).contains(";received=192.0.2.7;rport=40000\r\n"));
+    assert!(String::from_utf8_lossy(&reply).contains(";received=192.0.2.7;rport=40000;"));
 }
 
 #[test]

@@ -220,8 +220,13 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// Enough for every run; PROPTEST_CASES asks for more.
+fn cases() -> u32 {
+    ProptestConfig::default().cases.max(2000)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn what_is_read_is_what_was_written(bytes in message()) {

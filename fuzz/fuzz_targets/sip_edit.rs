@@ -1,7 +1,7 @@
 //! The body is shared with `engine/tests/sip_corpus.rs`, which replays the corpus.
 #![no_main]
 
-#[path = "../../engine/tests/targets/mod.rs"]
-mod targets;
+#[path = "../../engine/tests/targets/edit.rs"]
+mod target;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::sip_edit(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| target::sip_edit(data));

@@ -1,7 +1,7 @@
 //! The body is shared with `engine/tests/sip_corpus.rs`, which replays the corpus.
 #![no_main]
 
-#[path = "../../engine/tests/targets/mod.rs"]
-mod targets;
+#[path = "../../engine/tests/targets/message.rs"]
+mod target;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::sip_message(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| target::sip_message(data));

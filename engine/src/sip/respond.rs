@@ -33,11 +33,9 @@ pub fn respond(
         if name == Name::Timestamp && code != 100 {
             continue;
         }
-        push(&mut out, name, request.slice(value));
-        if let (Name::To, Some(tag), None) = (name, to_tag.filter(|_| code > 100), request.to_tag())
-        {
-            out.truncate(out.len() - 2);
-            out.extend_from_slice(format!(";tag={tag}\r\n").as_bytes());
+        match to_tag.filter(|_| name == Name::To && code > 100 && request.to_tag().is_none()) {
+            Some(tag) => push(&mut out, name, &tagged(request, value, tag)),
+            None => push(&mut out, name, request.slice(value)),
         }
     }
     out.extend_from_slice(b"Content-Length: 0\r\n\r\n");
@@ -133,7 +131,33 @@ pub fn reason_phrase(code: u16) -> &'static str {
     }
 }
 
-/// A Via value with `received` and `rport` filled, whatever stood there.
+/// A To value with a tag. It goes before the other parameters: an open quote in one of those
+/// would swallow it.
+fn tagged(request: &Message, value: Span, tag: &str) -> Vec<u8> {
+    let params = request
+        .read_addr(value)
+        .map_or(value.end, |addr| addr.params.start);
+    let (head, tail) = (
+        Span {
+            end: params,
+            ..value
+        },
+        Span {
+            start: params,
+            ..value
+        },
+    );
+    [
+        request.slice(head),
+        b";tag=",
+        tag.as_bytes(),
+        request.slice(tail),
+    ]
+    .concat()
+}
+
+/// A Via value with `received` and `rport` filled, whatever stood there. They go before the
+/// other parameters: an open quote in one of those would swallow them.
 fn stamped(request: &Message, via: &Via, from: SocketAddr) -> Vec<u8> {
     let bytes = request.bytes();
     let head = Span {
@@ -141,18 +165,15 @@ fn stamped(request: &Message, via: &Via, from: SocketAddr) -> Vec<u8> {
         end: via.params.start,
     };
     let mut out = head.trim(bytes).of(bytes).to_vec();
-    let mut asked = false;
+    out.extend_from_slice(format!(";received={}", from.ip().to_canonical()).as_bytes());
+    if via.param(bytes, "rport").is_some() {
+        out.extend_from_slice(format!(";rport={}", from.port()).as_bytes());
+    }
     for param in super::params(bytes, via.params) {
         let name = param.name.of(bytes);
-        if name.eq_ignore_ascii_case(b"rport") {
-            asked = true;
-        } else if !name.eq_ignore_ascii_case(b"received") {
+        if !name.eq_ignore_ascii_case(b"received") && !name.eq_ignore_ascii_case(b"rport") {
             out.extend_from_slice(param.full.of(bytes));
         }
-    }
-    out.extend_from_slice(format!(";received={}", from.ip().to_canonical()).as_bytes());
-    if asked {
-        out.extend_from_slice(format!(";rport={}", from.port()).as_bytes());
     }
     out
 }

@@ -93,7 +93,7 @@ pub(super) fn host_port(bytes: &[u8], sent_by: Span) -> Option<(Span, Option<u16
             Span::new(start + colon..start + text.len()),
         )
     };
-    if host.is_empty() || host.of(bytes).iter().any(|byte| is_lws(*byte)) {
+    if host.is_empty() || !host.of(bytes).iter().all(|byte| is_host_byte(*byte)) {
         return None;
     }
     let rest = rest.trim(bytes);
@@ -105,11 +105,17 @@ pub(super) fn host_port(bytes: &[u8], sent_by: Span) -> Option<(Span, Option<u16
     Some((host, Some(number::<u16>(digits.of(bytes))?)))
 }
 
+/// What a name or an address is made of, and bytes beyond ASCII. Above all none of the bytes
+/// that other parts of a value are found by.
+fn is_host_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~%:".contains(&byte) || !byte.is_ascii()
+}
+
 /// The token at the start of the span and what follows it.
 fn token(bytes: &[u8], span: Span) -> Option<(Span, Span)> {
     let span = span.trim(bytes);
     let text = span.of(bytes);
-    let stop = |byte: &u8| is_lws(*byte) || matches!(byte, b'/' | b';' | b',');
+    let stop = |byte: &u8| is_lws(*byte) || b"/;,<>\"".contains(byte);
     let end = text.iter().position(stop).unwrap_or(text.len());
     let at = span.start as usize + end;
     (end > 0).then(|| {
@@ -200,6 +206,8 @@ mod tests {
             "SIP/2.0/UDP :5060",
             "SIP/2.0/UDP [2001:db8::9",
             "SIP/2.0/UDP [::1]x",
+            "SIP/2.0/UDP< 192.0.2.1;branch=1",
+            "SIP/2.0/UDP a<b;branch=1",
             "SIP/2.0/UDP a b",
             "SIP/2.0/UDP;branch=1",
         ] {

@@ -1,5 +1,5 @@
 //! Messages and instants for the SIP tests.
-#![expect(dead_code, reason = "each test binary uses its part")]
+#![allow(dead_code, reason = "each test binary uses its part, and one uses all")]
 
 use std::{net::SocketAddr, time::Duration};
 
