@@ -4,6 +4,7 @@
 pub mod api;
 pub mod cli;
 pub mod config;
+pub mod driver;
 pub mod fastpath;
 pub mod logging;
 pub mod netlink;

@@ -1,0 +1,136 @@
+//! The data path behind one trait: the pinned maps and programs, or none.
+
+use std::{net::SocketAddr, time::Duration};
+
+use keepline_engine::{
+    net::{LinkId, ListenerId},
+    steer::{Delta, Flow, GateId},
+    time::Mono,
+};
+
+use crate::{
+    fastpath::{Attached, InterfaceCounters},
+    steer::{Error, FlowRow, HopRow, LinkPlace},
+};
+
+/// What the driver needs of the XDP programs and their maps.
+pub trait DataPath {
+    /// Says on which device a link is.
+    ///
+    /// # Errors
+    /// When a table is full or the kernel refuses a write.
+    fn link_set(&mut self, link: LinkId, place: LinkPlace, now: Mono) -> Result<(), Error>;
+
+    /// Puts a listener's keepalives in XDP's hands.
+    ///
+    /// # Errors
+    /// When a table is full or the kernel refuses a write.
+    fn listener_set(
+        &mut self,
+        listener: ListenerId,
+        address: SocketAddr,
+        gate: GateId,
+        now: Mono,
+    ) -> Result<(), Error>;
+
+    /// Applies one change of the desired state.
+    ///
+    /// # Errors
+    /// When a table is full or the kernel refuses a write.
+    fn apply(&mut self, delta: &Delta, now: Mono) -> Result<(), Error>;
+
+    /// Makes the maps equal to all desired flows.
+    ///
+    /// # Errors
+    /// The first failure; the rest is applied all the same.
+    fn reconcile(&mut self, desired: &[Flow], now: Mono) -> Result<(), Error>;
+
+    /// Routes or neighbours of a link changed.
+    ///
+    /// # Errors
+    /// When a table is full or the kernel refuses a write.
+    fn route_changed(&mut self, egress: LinkId, now: Mono) -> Result<(), Error>;
+
+    /// Does what is due. Orphans that were silent for `orphan_idle` go.
+    ///
+    /// # Errors
+    /// When the kernel refuses a write.
+    fn tick(&mut self, orphan_idle: Duration, now: Mono) -> Result<(), Error>;
+
+    /// All flows in force, orphans included.
+    ///
+    /// # Errors
+    /// When the kernel refuses a read.
+    fn flows(&self) -> Result<Vec<FlowRow>, Error>;
+
+    /// How many flows are in force, orphans included.
+    fn flow_count(&self) -> usize;
+
+    /// All hops in force.
+    ///
+    /// # Errors
+    /// When the kernel refuses a read.
+    fn hops(&self) -> Result<Vec<HopRow>, Error>;
+
+    /// Interfaces that carry the program.
+    fn attached(&self) -> Vec<Attached>;
+
+    /// Packets per interface and reason.
+    fn counters(&self) -> Vec<InterfaceCounters>;
+}
+
+/// No XDP anywhere (`xdp = "off"` on every interface): all media takes the slow path.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoDataPath;
+
+impl DataPath for NoDataPath {
+    fn link_set(&mut self, _: LinkId, _: LinkPlace, _: Mono) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn listener_set(
+        &mut self,
+        _: ListenerId,
+        _: SocketAddr,
+        _: GateId,
+        _: Mono,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn apply(&mut self, _: &Delta, _: Mono) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn reconcile(&mut self, _: &[Flow], _: Mono) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn route_changed(&mut self, _: LinkId, _: Mono) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn tick(&mut self, _: Duration, _: Mono) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn flows(&self) -> Result<Vec<FlowRow>, Error> {
+        Ok(Vec::new())
+    }
+
+    fn flow_count(&self) -> usize {
+        0
+    }
+
+    fn hops(&self) -> Result<Vec<HopRow>, Error> {
+        Ok(Vec::new())
+    }
+
+    fn attached(&self) -> Vec<Attached> {
+        Vec::new()
+    }
+
+    fn counters(&self) -> Vec<InterfaceCounters> {
+        Vec::new()
+    }
+}

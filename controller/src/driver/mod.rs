@@ -1,0 +1,249 @@
+//! The loop that joins sense, judge and steer.
+//!
+//! One task owns the engine. Everything that can happen reaches it through a queue; after each
+//! input its outputs are drained in order, then it sleeps until the next input or timeout.
+
+mod asks;
+mod clock;
+mod conf;
+mod data_path;
+mod errqueue;
+mod journal;
+mod render;
+mod secret;
+mod sockets;
+mod start;
+mod xdp;
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+pub use clock::{Clock, SystemClock};
+pub use data_path::{DataPath, NoDataPath};
+pub use journal::Journal;
+pub use start::{Options, StartError, run};
+
+use keepline_engine::{
+    gateway::{Gateway, Output},
+    media::Seen,
+    steer::{Delta, Flow},
+    time::Now,
+};
+use sockets::{Heard, Sockets};
+use tokio::sync::mpsc;
+
+use crate::{
+    api::{Ask, model, model::ApiError},
+    config::Config,
+    netlink::{NetChange, Netlink},
+};
+
+/// The maps are compared with the desired state as a whole this often.
+const RECONCILE: Duration = Duration::from_secs(30);
+/// Slots rest and old addresses end at this grain.
+const TICK: Duration = Duration::from_secs(1);
+/// Inputs taken in one go before timers get their turn.
+const BATCH: usize = 64;
+
+/// Everything the loop owns.
+struct Driver {
+    config: Config,
+    config_path: PathBuf,
+    clock: SystemClock,
+    gateway: Gateway,
+    sockets: Sockets,
+    data_path: Box<dyn DataPath>,
+    netlink: Netlink,
+    journal: Journal,
+    /// Something could not be put into the maps: all of it is compared at the next tick.
+    overrun: bool,
+}
+
+/// The queues the loop listens to.
+struct Queues {
+    /// What sockets heard.
+    heard: mpsc::Receiver<Heard>,
+    /// What the API asks.
+    asks: mpsc::Receiver<Ask>,
+    /// What changed in the kernel's network.
+    changes: mpsc::Receiver<NetChange>,
+    /// Closed or sent to when the daemon shall end.
+    stop: mpsc::Receiver<()>,
+    /// Sent to when the configuration shall be read again.
+    reload: mpsc::Receiver<()>,
+}
+
+impl Driver {
+    /// Runs until told to stop. What is pinned stays as it is: media goes on.
+    async fn run(mut self, mut queues: Queues) {
+        let mut tick = tokio::time::interval(TICK);
+        let mut reconcile = tokio::time::interval(RECONCILE);
+        self.drain_outputs();
+        loop {
+            let wake = self
+                .gateway
+                .poll_timeout()
+                .map(|(at, _)| self.clock.instant(at));
+            let sleep = async {
+                match wake {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                _ = queues.stop.recv() => return,
+                () = sleep => self.gateway.handle_timeout(self.clock.now()),
+                Some(heard) = queues.heard.recv() => self.hear(heard, &mut queues.heard),
+                Some(change) = queues.changes.recv() => self.net_changed(&change),
+                Some(ask) = queues.asks.recv() => self.ask(self.clock.now(), ask),
+                Some(()) = queues.reload.recv() => drop(self.reload()),
+                _ = tick.tick() => self.tick(),
+                _ = reconcile.tick() => self.reconcile(),
+            }
+            self.drain_outputs();
+        }
+    }
+
+    /// Takes what was heard, and what else waits, up to a bound.
+    fn hear(&mut self, first: Heard, queue: &mut mpsc::Receiver<Heard>) {
+        let mut next = Some(first);
+        for _ in 0..BATCH {
+            let Some(heard) = next else { return };
+            let now = self.clock.now();
+            match heard {
+                Heard::Sip {
+                    listener,
+                    from,
+                    bytes,
+                } => self.gateway.datagram(now, listener, from, bytes),
+                Heard::Unreachable { error } => {
+                    self.gateway.unreachable(now, error.to, error.quoted)
+                }
+                Heard::Media { local, from, bytes } => self.slow_path(now, local, from, &bytes),
+            }
+            self.drain_outputs();
+            next = queue.try_recv().ok();
+        }
+    }
+
+    /// Relays one datagram that XDP left alone, by the same plan.
+    fn slow_path(&mut self, now: Now, local: SocketAddr, from: SocketAddr, bytes: &[u8]) {
+        if let Seen::Relay { from, to } = self.gateway.media_seen(now, local, from)
+            && let Err(error) = self.sockets.send_media(from, to, bytes)
+        {
+            tracing::debug!(%error, %from, %to, "media datagram not relayed");
+        }
+    }
+
+    /// Carries out what the engine wants, in its order.
+    fn drain_outputs(&mut self) {
+        while let Some(output) = self.gateway.poll_output() {
+            match output {
+                Output::Send {
+                    listener,
+                    to,
+                    bytes,
+                } => {
+                    if let Err(error) = self.sockets.send(listener, to, &bytes) {
+                        tracing::debug!(%error, %to, "datagram not sent");
+                    }
+                }
+                Output::Steer(delta) => self.steer(&delta),
+                Output::Event(event) => self.journal.record(&event),
+            }
+        }
+    }
+
+    fn steer(&mut self, delta: &Delta) {
+        match delta {
+            Delta::PortOpen { link, local } => {
+                let interface = self.gateway.conf().links[usize::from(link.0)].name.clone();
+                if let Err(error) = self.sockets.open_media(&interface, *local) {
+                    tracing::warn!(%error, %local, "media port not held: no slow path for its call");
+                }
+            }
+            Delta::PortClose { local } => self.sockets.close_media(*local),
+            _ => {
+                let now = self.clock.now().mono;
+                if let Err(error) = self.data_path.apply(delta, now) {
+                    tracing::warn!(%error, "fast path not changed: its packets take the slow path");
+                    self.overrun = true;
+                }
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = self.clock.now().mono;
+        if let Err(error) = self.data_path.tick(self.config.media.timeout, now) {
+            tracing::warn!(%error, "fast path not tidied");
+        }
+        if std::mem::take(&mut self.overrun) {
+            self.reconcile();
+        }
+    }
+
+    fn reconcile(&mut self) {
+        let desired: Vec<Flow> = self
+            .gateway
+            .media()
+            .flows()
+            .map(|(_, flow)| *flow)
+            .collect();
+        let now = self.clock.now().mono;
+        if let Err(error) = self.data_path.reconcile(&desired, now) {
+            tracing::warn!(%error, "fast path differs from what is wanted");
+        }
+    }
+
+    /// The kernel's network changed: hops follow; links that the gateway uses are evidence.
+    fn net_changed(&mut self, change: &NetChange) {
+        let now = self.clock.now();
+        let (name, up) = match change {
+            NetChange::Link { name, up, .. } => (Some(name.clone()), Some(*up)),
+            NetChange::LinkGone { name, .. } => (Some(name.clone()), Some(false)),
+            NetChange::Neighbour { ifindex, .. } | NetChange::Address { ifindex, .. } => {
+                (Some(self.interface_name(*ifindex)), None)
+            }
+            NetChange::Routes => (None, None),
+        };
+        for (index, interface) in self.config.interfaces.iter().enumerate() {
+            let Ok(link) = u8::try_from(index).map(keepline_engine::net::LinkId) else {
+                continue;
+            };
+            if name.as_ref().is_some_and(|name| *name != interface.name) {
+                continue;
+            }
+            if let Some(up) = up {
+                self.gateway.link_changed(now, link, up);
+            }
+            if let Err(error) = self.data_path.route_changed(link, now.mono) {
+                tracing::warn!(%error, interface = interface.name, "hops not renewed");
+                self.overrun = true;
+            }
+        }
+    }
+
+    fn interface_name(&self, ifindex: u32) -> String {
+        self.netlink
+            .table()
+            .link(ifindex)
+            .map_or_else(|| format!("if{ifindex}"), |link| link.name.clone())
+    }
+
+    /// Reads the configuration again. What is in force cannot change while calls run on it, so
+    /// this version tells what would change and asks for a restart.
+    fn reload(&mut self) -> Result<model::Done, ApiError> {
+        match start::reread(&self.config_path, &self.config) {
+            Ok(true) => Ok(model::Done {
+                done: "the configuration is unchanged".to_owned(),
+            }),
+            Ok(false) => Err(ApiError::new(
+                "restart_needed",
+                "the configuration is valid but differs from the one in force",
+                "restart keepline to apply it: media in progress is forwarded meanwhile",
+            )),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! From what the engine and the maps know to the JSON of the API.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use keepline_common::reason::{Reason, Verdict};
+use keepline_engine::{
+    event::{Event, Evidence},
+    gateway::{CallView, Gateway, RegistrationView},
+    health::{GroupState, GroupView, PathState, PathView},
+    media::SessionId,
+    net::{LinkId, Side},
+    time::{Now, Wall},
+};
+
+use crate::{
+    api::model,
+    fastpath::{Attached, InterfaceCounters, Mode},
+    steer::{FlowRow, HopRow},
+};
+
+/// RFC 3339 with milliseconds, in UTC.
+#[must_use]
+pub(super) fn timestamp(at: Wall) -> String {
+    humantime::format_rfc3339_millis(UNIX_EPOCH + at.0).to_string()
+}
+
+/// An event as the API shows it.
+#[must_use]
+pub(super) fn event(event: &Event) -> model::Event {
+    model::Event {
+        at: timestamp(event.at.wall),
+        kind: event.kind.to_owned(),
+        object: event.object.clone(),
+        from: event.from.clone(),
+        to: event.to.clone(),
+        rule: event.rule.to_owned(),
+        evidence: event.evidence.iter().map(evidence).collect(),
+    }
+}
+
+/// One observation.
+#[must_use]
+pub(super) fn evidence(seen: &Evidence) -> model::Evidence {
+    model::Evidence {
+        at: timestamp(seen.at.wall),
+        what: seen.what.clone(),
+    }
+}
+
+/// All groups with their servers. `local` says whether survivability serves anybody.
+#[must_use]
+pub(super) fn groups(views: &[GroupView], local: bool) -> Vec<model::Group> {
+    views.iter().map(|view| group(view, local)).collect()
+}
+
+fn group(view: &GroupView, local: bool) -> model::Group {
+    model::Group {
+        name: view.name.clone(),
+        state: match view.state {
+            GroupState::Serving { .. } => model::GroupState::Serving,
+            GroupState::Survivability if local => model::GroupState::Survivability,
+            GroupState::Survivability => model::GroupState::Down,
+        },
+        active: view.active_uri.clone(),
+        servers: view.paths.iter().map(server).collect(),
+    }
+}
+
+fn server(path: &PathView) -> model::Server {
+    model::Server {
+        uri: path.uri.clone(),
+        address: path.address.to_string(),
+        link: path.link.clone(),
+        priority: path.priority,
+        state: match path.state {
+            PathState::Unknown => model::ServerState::Unknown,
+            PathState::Up => model::ServerState::Up,
+            PathState::Suspect => model::ServerState::Suspect,
+            PathState::Held => model::ServerState::Held,
+            PathState::Down => model::ServerState::Down,
+        },
+        since: timestamp(path.since.wall),
+        reason: path.reason.to_owned(),
+        next_probe_s: path.next_probe.map_or(0, |left| left.as_secs()),
+    }
+}
+
+/// A binding.
+#[must_use]
+pub(super) fn registration(gateway: &Gateway, view: RegistrationView) -> model::Registration {
+    let group = &gateway.conf().groups[usize::from(view.server.group.0)];
+    model::Registration {
+        aor: view.aor,
+        contact: view.contact,
+        source: view.source.to_string(),
+        expires_s: view.expires.as_secs(),
+        server: group.health.servers[usize::from(view.server.index)]
+            .uri
+            .clone(),
+        state: match view.upstream {
+            true => model::RegistrationState::Upstream,
+            false => model::RegistrationState::Local,
+        },
+    }
+}
+
+/// A call.
+#[must_use]
+pub(super) fn call(gateway: &Gateway, view: CallView) -> model::Call {
+    let via = view.path.map_or_else(
+        || "local".to_owned(),
+        |path| {
+            let group = &gateway.conf().groups[usize::from(path.server.group.0)];
+            group.health.servers[usize::from(path.server.index)]
+                .uri
+                .clone()
+        },
+    );
+    model::Call {
+        id: view.id.to_string(),
+        legs: legs(gateway, &view),
+        call_id: view.call_id,
+        state: view.state.to_owned(),
+        from: view.from,
+        to: view.to,
+        via,
+        started: timestamp(view.since.wall),
+        quality: model::Quality::default(),
+    }
+}
+
+/// Media addresses of the first stream, LAN first; signalling addresses before there is one.
+fn legs(gateway: &Gateway, view: &CallView) -> Vec<model::Leg> {
+    let stream = view.media.as_ref().and_then(|media| media.streams.first());
+    let Some(stream) = stream else {
+        let side = |leg: &keepline_engine::gateway::LegView| model::Leg {
+            interface: String::new(),
+            local: leg.local.to_string(),
+            remote: leg.remote.to_string(),
+        };
+        return view.legs.iter().map(side).collect();
+    };
+    let mut legs: Vec<model::Leg> = stream
+        .legs
+        .iter()
+        .map(|leg| model::Leg {
+            interface: link_name(gateway, leg.link),
+            local: leg.local.map(|at| at.to_string()).unwrap_or_default(),
+            remote: leg.remote.map(|at| at.to_string()).unwrap_or_default(),
+        })
+        .collect();
+    if view.caller == Side::Wan {
+        legs.reverse();
+    }
+    legs
+}
+
+fn link_name(gateway: &Gateway, link: LinkId) -> String {
+    gateway
+        .conf()
+        .links
+        .get(usize::from(link.0))
+        .map(|link| link.name.clone())
+        .unwrap_or_default()
+}
+
+/// All flows, each with the call it belongs to.
+#[must_use]
+pub(super) fn flows(
+    gateway: &Gateway,
+    rows: Vec<FlowRow>,
+    name: impl Fn(u32) -> String,
+) -> Vec<model::Flow> {
+    let calls: HashMap<SessionId, String> = gateway
+        .calls()
+        .filter_map(|call| Some((call.session?, call.id.to_string())))
+        .collect();
+    let of_flow: HashMap<_, _> = gateway
+        .media()
+        .flows()
+        .map(|(session, flow)| (flow.id, session))
+        .collect();
+    let call = |row: &FlowRow| {
+        let session = row.id.and_then(|id| of_flow.get(&id));
+        session
+            .and_then(|session| calls.get(session))
+            .cloned()
+            .unwrap_or_default()
+    };
+    rows.into_iter()
+        .map(|row| model::Flow {
+            interface: name(row.ifindex),
+            src: row.source.to_string(),
+            dst: row.to.to_string(),
+            group: row.group,
+            hop: row.hop,
+            packets: row.packets,
+            bytes: row.bytes,
+            last_seen_s: row.idle.map(|idle| Duration::as_secs(&idle)),
+            call: call(&row),
+        })
+        .collect()
+}
+
+/// All hops.
+#[must_use]
+pub(super) fn hops(rows: Vec<HopRow>, name: impl Fn(u32) -> String) -> Vec<model::Hop> {
+    rows.into_iter()
+        .map(|row| model::Hop {
+            id: row.id,
+            interface: name(row.ifindex),
+            next_hop: row.next_hop.to_string(),
+            mac: row.mac.map(mac).unwrap_or_default(),
+            state: if row.mac.is_some() {
+                "resolved"
+            } else {
+                "unresolved"
+            }
+            .to_owned(),
+            groups: row.groups,
+        })
+        .collect()
+}
+
+fn mac(bytes: [u8; 6]) -> String {
+    bytes.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// The programs and their counters, summed over interfaces.
+#[must_use]
+pub(super) fn fastpath(
+    attached: &[Attached],
+    counters: &[InterfaceCounters],
+    flows: u64,
+) -> model::Fastpath {
+    let mut verdicts = model::Verdicts::default();
+    let mut reasons = std::collections::BTreeMap::new();
+    for (index, reason) in Reason::ALL.iter().enumerate() {
+        let count: u64 = counters.iter().filter_map(|of| of.packets.get(index)).sum();
+        *match reason.verdict() {
+            Verdict::Tx => &mut verdicts.tx,
+            Verdict::Redirect => &mut verdicts.redirect,
+            Verdict::Pass => &mut verdicts.pass,
+            Verdict::Drop => &mut verdicts.drop,
+        } += count;
+        reasons.insert(reason.name().to_owned(), count);
+    }
+    let interfaces = attached
+        .iter()
+        .map(|on| model::FastpathInterface {
+            name: on.name.clone(),
+            mode: match on.mode {
+                Mode::Native => "native",
+                Mode::Generic => "generic",
+            }
+            .to_owned(),
+            attached: true,
+        })
+        .collect();
+    model::Fastpath {
+        interfaces,
+        flows,
+        verdicts,
+        reasons,
+    }
+}
+
+/// The state of a path or group that a person asks about by any part of its name, with the
+/// evidence that is kept.
+#[must_use]
+pub(super) fn explain(
+    views: &[GroupView],
+    object: &str,
+    now: Now,
+) -> Option<(String, String, Vec<model::Event>)> {
+    let path = views.iter().find_map(|group| {
+        let path = group.paths.iter().find(|path| {
+            path.uri == object
+                || path.address.to_string() == object
+                || path.address.ip().to_string() == object
+        })?;
+        Some((group, path))
+    });
+    if let Some((group, path)) = path {
+        let name = format!("{} {} {}", group.name, path.uri, path.link);
+        let present = model::Event {
+            at: timestamp(now.wall),
+            kind: "server".to_owned(),
+            object: name.clone(),
+            from: path.state.name().to_owned(),
+            to: path.state.name().to_owned(),
+            rule: path.reason.to_owned(),
+            evidence: path.evidence.iter().map(evidence).collect(),
+        };
+        return Some((name, path.state.name().to_owned(), vec![present]));
+    }
+    let group = views.iter().find(|group| group.name == object)?;
+    let state = match group.state {
+        GroupState::Serving { .. } => "serving",
+        GroupState::Survivability => "survivability",
+    };
+    Some((group.name.clone(), state.to_owned(), Vec::new()))
+}

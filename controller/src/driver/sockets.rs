@@ -1,0 +1,210 @@
+//! UDP sockets: one per SIP listener, one per media port in use. Each has a task that reads it
+//! into a bounded queue; when the engine lags, the kernel's buffer fills and drops.
+
+use std::{collections::HashMap, io, net::SocketAddr, os::fd::AsFd, sync::Arc};
+
+use keepline_engine::net::ListenerId;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::{io::Interest, net::UdpSocket, sync::mpsc, task::JoinHandle};
+
+use super::errqueue;
+
+/// Datagrams that wait for the engine.
+pub(super) const QUEUE: usize = 4096;
+/// The largest datagram that is read.
+const DATAGRAM: usize = 65_535;
+
+/// What a socket saw.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// A datagram on a SIP listener.
+    Sip {
+        /// Which listener.
+        listener: ListenerId,
+        /// Who sent it.
+        from: SocketAddr,
+        /// All of it.
+        bytes: Vec<u8>,
+    },
+    /// An ICMP error for a datagram that a listener sent.
+    Unreachable {
+        /// The error.
+        error: errqueue::Unreachable,
+    },
+    /// A datagram on a media port: XDP left it to the slow path.
+    Media {
+        /// The port's address.
+        local: SocketAddr,
+        /// Who sent it.
+        from: SocketAddr,
+        /// All of it.
+        bytes: Vec<u8>,
+    },
+}
+
+/// Every open socket.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    heard: mpsc::Sender<Heard>,
+    listeners: Vec<Arc<UdpSocket>>,
+    media: HashMap<SocketAddr, (Arc<UdpSocket>, JoinHandle<()>)>,
+}
+
+impl Sockets {
+    /// No socket yet; what they hear goes to `heard`.
+    #[must_use]
+    pub(super) fn new(heard: mpsc::Sender<Heard>) -> Self {
+        Self {
+            heard,
+            listeners: Vec::new(),
+            media: HashMap::new(),
+        }
+    }
+
+    /// Opens the next SIP listener, bound to its interface: a packet of one link never leaves
+    /// by another.
+    ///
+    /// # Errors
+    /// When the port is taken, the address is not ours, or the process may not bind it.
+    pub(super) fn listen(
+        &mut self,
+        listener: ListenerId,
+        interface: &str,
+        at: SocketAddr,
+    ) -> io::Result<()> {
+        let socket = bind(interface, at)?;
+        errqueue::enable(socket.as_fd(), at.is_ipv4())?;
+        let socket = Arc::new(socket);
+        self.listeners.push(socket.clone());
+        tokio::spawn(read_listener(listener, socket, self.heard.clone()));
+        Ok(())
+    }
+
+    /// Sends from a listener. A full socket buffer loses the datagram, as the network may.
+    pub(super) fn send(
+        &self,
+        listener: ListenerId,
+        to: SocketAddr,
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        let Some(socket) = self.listeners.get(usize::from(listener.0)) else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        send(socket, to, bytes)
+    }
+
+    /// Holds a media port.
+    ///
+    /// # Errors
+    /// When it is taken: the call then has no slow path, and the kernel's ICMP may end it.
+    pub(super) fn open_media(&mut self, interface: &str, at: SocketAddr) -> io::Result<()> {
+        if self.media.contains_key(&at) {
+            return Ok(());
+        }
+        let socket = Arc::new(bind(interface, at)?);
+        let task = tokio::spawn(read_media(at, socket.clone(), self.heard.clone()));
+        self.media.insert(at, (socket, task));
+        Ok(())
+    }
+
+    /// Lets a media port go.
+    pub(super) fn close_media(&mut self, at: SocketAddr) {
+        if let Some((_, task)) = self.media.remove(&at) {
+            task.abort();
+        }
+    }
+
+    /// Sends from a media port: the slow path.
+    pub(super) fn send_media(
+        &self,
+        from: SocketAddr,
+        to: SocketAddr,
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        match self.media.get(&from) {
+            Some((socket, _)) => send(socket, to, bytes),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
+fn send(socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) -> io::Result<()> {
+    match socket.try_send_to(bytes, to) {
+        // An ICMP error of an earlier datagram is reported here once; this one was not sent.
+        Err(error) if is_icmp(&error) => socket.try_send_to(bytes, to).map(drop),
+        sent => sent.map(drop),
+    }
+}
+
+fn is_icmp(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+    )
+}
+
+fn bind(interface: &str, at: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
+    if at.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind_device(Some(interface.as_bytes()))?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&at.into())?;
+    UdpSocket::from_std(socket.into())
+}
+
+async fn read_listener(listener: ListenerId, socket: Arc<UdpSocket>, heard: mpsc::Sender<Heard>) {
+    let mut buffer = vec![0; DATAGRAM];
+    loop {
+        let Ok(ready) = socket.ready(Interest::READABLE | Interest::ERROR).await else {
+            return;
+        };
+        while let Ok(error) = errqueue::take(socket.as_fd()) {
+            if heard.send(Heard::Unreachable { error }).await.is_err() {
+                return;
+            }
+        }
+        if ready.is_error() {
+            // Reading takes the pending error off, so that readiness is told anew.
+            let _ = socket.take_error();
+            let _ = socket.try_io(Interest::ERROR, || {
+                Err::<(), _>(io::ErrorKind::WouldBlock.into())
+            });
+        }
+        while let Ok((length, from)) = socket.try_recv_from(&mut buffer) {
+            let bytes = buffer[..length].to_vec();
+            if heard
+                .send(Heard::Sip {
+                    listener,
+                    from,
+                    bytes,
+                })
+                .await
+                .is_err()
+            {
+                return;
+            }
+        }
+    }
+}
+
+async fn read_media(local: SocketAddr, socket: Arc<UdpSocket>, heard: mpsc::Sender<Heard>) {
+    let mut buffer = vec![0; DATAGRAM];
+    loop {
+        // An ICMP error here is the other party's business: its signalling ends the call.
+        let Ok((length, from)) = socket.recv_from(&mut buffer).await else {
+            continue;
+        };
+        let bytes = buffer[..length].to_vec();
+        if heard
+            .send(Heard::Media { local, from, bytes })
+            .await
+            .is_err()
+        {
+            return;
+        }
+    }
+}

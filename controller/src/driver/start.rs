@@ -1,0 +1,289 @@
+//! Everything that must work before the gateway says that it is ready. Sockets come first and
+//! XDP last, so that a failed start leaves nothing attached.
+
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use keepline_engine::{
+    gateway::Gateway,
+    net::{LinkId, ListenerId},
+    steer::GateId,
+};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+};
+
+use super::{
+    Clock, DataPath, Driver, Journal, NoDataPath, Queues, SystemClock, conf, secret,
+    sockets::{QUEUE, Sockets},
+};
+use crate::{
+    api::{Server, model::ApiError},
+    config::{self, Config, LoadError, model::XdpMode},
+    netlink::{LinkResolver, Netlink},
+    steer::LinkPlace,
+};
+
+/// Questions of the API that wait for the driver.
+const ASKS: usize = 64;
+
+/// What `keepline run` is told.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The configuration, checked.
+    pub config: Config,
+    /// Where it was read from: `reload` reads it again.
+    pub config_path: PathBuf,
+    /// Where the control socket is to be.
+    pub socket: PathBuf,
+}
+
+/// Why the gateway did not start: one sentence, and the remedy.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct StartError {
+    /// Stable, snake_case.
+    pub code: &'static str,
+    /// What does not work.
+    pub what: String,
+    /// What to do.
+    pub hint: String,
+}
+
+impl StartError {
+    pub(super) fn new(
+        code: &'static str,
+        what: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self {
+            code,
+            what: what.into(),
+            hint: hint.into(),
+        }
+    }
+}
+
+impl From<StartError> for ApiError {
+    fn from(error: StartError) -> Self {
+        Self::new(error.code, error.what, error.hint)
+    }
+}
+
+/// Runs the gateway until SIGTERM or SIGINT.
+///
+/// # Errors
+/// When something it needs is missing on this machine; nothing is attached then.
+pub async fn run(options: Options) -> Result<(), StartError> {
+    let Options {
+        config,
+        config_path,
+        socket,
+    } = options;
+    let (netlink, changes) = Netlink::start().await.map_err(|error| {
+        StartError::new(
+            "netlink",
+            format!("netlink does not work: {error}"),
+            "run as root, or with CAP_NET_ADMIN",
+        )
+    })?;
+    let clock = SystemClock::new();
+    let secret = secret::load(&config.store.path)
+        .map_err(|error| store_error(&config.store.path, &error))?;
+    let seed = getrandom::u64().unwrap_or_else(|_| clock.now().wall.0.as_nanos() as u64);
+    let engine = conf::engine(&config, &netlink.table(), secret, seed)
+        .map_err(|unfit| StartError::new("interface", unfit.to_string(), unfit.hint()))?;
+    let (heard_in, heard) = mpsc::channel(QUEUE);
+    let mut sockets = Sockets::new(heard_in);
+    listen(&mut sockets, &engine)?;
+    let journal = Journal::new();
+    let (asks_in, asks) = mpsc::channel(ASKS);
+    let mut server = Server::new(asks_in, journal.follow());
+    server
+        .listen_unix(&socket)
+        .await
+        .map_err(|error| socket_error(&socket, &error))?;
+    if let Some(api) = &config.api {
+        let listener = tokio::net::TcpListener::bind(api.listen).await;
+        server.listen_tcp(listener.map_err(|error| taken("the API", api.listen, &error))?);
+    }
+    let data_path = data_path(&config, &netlink, &engine, &clock)?;
+    let (stop_in, stop) = mpsc::channel(1);
+    let (reload_in, reload) = mpsc::channel(1);
+    signals(stop_in, reload_in)
+        .map_err(|error| StartError::new("signals", error.to_string(), ""))?;
+    let gateway = Gateway::new(clock.now(), engine, seed);
+    let driver = Driver {
+        config,
+        config_path,
+        clock,
+        gateway,
+        sockets,
+        data_path,
+        netlink,
+        journal,
+        overrun: false,
+    };
+    // Without systemd nobody is there to be told.
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+    tracing::info!("ready");
+    driver
+        .run(Queues {
+            heard,
+            asks,
+            changes,
+            stop,
+            reload,
+        })
+        .await;
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+    drop(server);
+    Ok(())
+}
+
+fn listen(sockets: &mut Sockets, engine: &keepline_engine::conf::Conf) -> Result<(), StartError> {
+    for (id, listener) in (0_u16..).map(ListenerId).zip(&engine.listeners) {
+        let interface = &engine.links[usize::from(listener.link.0)].name;
+        sockets
+            .listen(id, interface, listener.address)
+            .map_err(|error| taken("SIP", listener.address, &error))?;
+    }
+    Ok(())
+}
+
+/// The programs on their interfaces and the maps behind them.
+fn data_path(
+    config: &Config,
+    netlink: &Netlink,
+    engine: &keepline_engine::conf::Conf,
+    clock: &SystemClock,
+) -> Result<Box<dyn DataPath>, StartError> {
+    if config
+        .interfaces
+        .iter()
+        .all(|interface| interface.xdp == XdpMode::Off)
+    {
+        return Ok(Box::new(NoDataPath));
+    }
+    let names = config
+        .interfaces
+        .iter()
+        .map(|interface| interface.name.clone())
+        .collect();
+    let resolver = LinkResolver::new(netlink.clone(), names);
+    let mut path = super::xdp::start(config, resolver)?;
+    let now = clock.now().mono;
+    let steering = |error: crate::steer::Error| {
+        StartError::new(
+            "fastpath",
+            format!("the fast path cannot be set up: {error}"),
+            "`keepline doctor` tells what is missing",
+        )
+    };
+    let table = netlink.table();
+    for (link, interface) in (0_u8..).map(LinkId).zip(&config.interfaces) {
+        if let Some((ifindex, _)) = table.link_by_name(&interface.name) {
+            path.link_set(
+                link,
+                LinkPlace {
+                    ifindex,
+                    vlan: [0; 2],
+                },
+                now,
+            )
+            .map_err(steering)?;
+        }
+    }
+    for (id, listener) in (0_u16..).map(ListenerId).zip(&engine.listeners) {
+        path.listener_set(id, listener.address, GateId(0), now)
+            .map_err(steering)?;
+    }
+    Ok(path)
+}
+
+fn signals(stop: mpsc::Sender<()>, reload: mpsc::Sender<()>) -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                // One reload waiting is enough.
+                _ = hangup.recv() => drop(reload.try_send(())),
+            }
+        }
+        // Nobody listens any more: the driver has ended by itself.
+        let _ = stop.send(()).await;
+    });
+    Ok(())
+}
+
+/// Reads the configuration file again: `true` when it says what is in force.
+///
+/// # Errors
+/// When it cannot be read or has faults.
+pub(super) fn reread(path: &Path, in_force: &Config) -> Result<bool, ApiError> {
+    match config::load(path, &config::Machine::here()) {
+        Ok(loaded) => Ok(loaded.config == *in_force),
+        Err(LoadError::Faults(_)) => Err(ApiError::new(
+            "config",
+            format!(
+                "{} has faults; the configuration in force stays",
+                path.display()
+            ),
+            "keepline config check tells each",
+        )),
+        Err(error) => Err(ApiError::new("config", error.to_string(), "")),
+    }
+}
+
+fn taken(what: &str, at: SocketAddr, error: &io::Error) -> StartError {
+    let hint = match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "`ss -lunp sport = :{}` shows who has it; stop that, or change [listen]",
+            at.port()
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            "`ip address` lists this machine's addresses; correct [listen]".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => {
+            "run as root, or with CAP_NET_BIND_SERVICE and CAP_NET_RAW".to_owned()
+        }
+        _ => String::new(),
+    };
+    let cause = match error.kind() {
+        io::ErrorKind::AddrInUse => "the port is taken".to_owned(),
+        _ => error.to_string(),
+    };
+    StartError::new(
+        "listen",
+        format!("cannot listen for {what} on {at}: {cause}"),
+        hint,
+    )
+}
+
+fn store_error(path: &Path, error: &io::Error) -> StartError {
+    StartError::new(
+        "store",
+        format!("cannot keep state in {}: {error}", path.display()),
+        "make the folder writable, or set [store] path",
+    )
+}
+
+fn socket_error(path: &Path, error: &io::Error) -> StartError {
+    let hint = match error.kind() {
+        io::ErrorKind::AddrInUse => "stop it first, or give this one another --socket",
+        _ => "run as root, or set --socket to a place you may write to",
+    };
+    StartError::new(
+        "socket",
+        format!("cannot open the control socket {}: {error}", path.display()),
+        hint,
+    )
+}

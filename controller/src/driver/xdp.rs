@@ -1,0 +1,139 @@
+//! The real data path: the pinned programs, and the steering of their maps.
+
+use std::{net::SocketAddr, time::Duration};
+
+use keepline_engine::{
+    net::{LinkId, ListenerId},
+    steer::{Delta, Flow, GateId},
+    time::Mono,
+};
+
+use super::{DataPath, StartError};
+use crate::{
+    config::{Config, model::XdpMode},
+    fastpath::{
+        self, Attached, Fastpath, Interface, InterfaceCounters, Options, XdpChoice, maps::Maps,
+    },
+    netlink::LinkResolver,
+    steer::{Error, FlowRow, HopRow, LinkPlace, Steer},
+};
+
+/// Loads, attaches and takes up what an earlier run pinned.
+///
+/// # Errors
+/// When the programs cannot be loaded or attached.
+pub(super) fn start(
+    config: &Config,
+    resolver: LinkResolver,
+) -> Result<Box<dyn DataPath>, StartError> {
+    let failed = |error: fastpath::Error| {
+        StartError::new(
+            "fastpath",
+            error.to_string(),
+            error.remedy().unwrap_or_default(),
+        )
+    };
+    let (programs, maps) = Fastpath::start(&options(config)).map_err(failed)?;
+    for on in programs.attached() {
+        for why in on.degraded.iter().chain(&on.notes) {
+            tracing::warn!(interface = on.name, "{why}");
+        }
+    }
+    let spread = config.keepalive.gate_spread;
+    let steer = Steer::new(maps, resolver, spread).map_err(|error| {
+        StartError::new(
+            "fastpath",
+            error.to_string(),
+            "keepline fastpath unload, then start again",
+        )
+    })?;
+    Ok(Box::new(Xdp { programs, steer }))
+}
+
+/// What the configuration asks of the fast path.
+fn options(config: &Config) -> Options {
+    let interface = |interface: &crate::config::model::Interface| Interface {
+        name: interface.name.clone(),
+        xdp: match interface.xdp {
+            XdpMode::Auto => XdpChoice::Auto,
+            XdpMode::Native => XdpChoice::Native,
+            XdpMode::Generic => XdpChoice::Generic,
+            XdpMode::Off => XdpChoice::Off,
+        },
+    };
+    Options {
+        pin: config.fastpath.pin.clone(),
+        interfaces: config.interfaces.iter().map(interface).collect(),
+        media: config.media.ports.clone(),
+        max_plans: keepline_common::limits::PLANS_DEFAULT,
+        max_flows: keepline_common::limits::FLOWS_DEFAULT,
+        transparent: false,
+    }
+}
+
+struct Xdp {
+    programs: Fastpath,
+    steer: Steer<Maps, LinkResolver>,
+}
+
+impl DataPath for Xdp {
+    fn link_set(&mut self, link: LinkId, place: LinkPlace, now: Mono) -> Result<(), Error> {
+        self.steer.link_set(link, place, now)
+    }
+
+    fn listener_set(
+        &mut self,
+        listener: ListenerId,
+        address: SocketAddr,
+        gate: GateId,
+        now: Mono,
+    ) -> Result<(), Error> {
+        self.steer.listener_set(listener, address, gate, now)
+    }
+
+    fn apply(&mut self, delta: &Delta, now: Mono) -> Result<(), Error> {
+        self.steer.apply(delta, now)
+    }
+
+    fn reconcile(&mut self, desired: &[Flow], now: Mono) -> Result<(), Error> {
+        self.steer.reconcile(desired, now)
+    }
+
+    fn route_changed(&mut self, egress: LinkId, now: Mono) -> Result<(), Error> {
+        self.steer.route_changed(egress, now)
+    }
+
+    fn tick(&mut self, orphan_idle: Duration, now: Mono) -> Result<(), Error> {
+        let forgotten = self.steer.forget_orphans(orphan_idle, now)?;
+        if forgotten > 0 {
+            tracing::info!(
+                forgotten,
+                "orphaned flows ended: silent for the media timeout"
+            );
+        }
+        self.steer.tick(now)
+    }
+
+    fn flows(&self) -> Result<Vec<FlowRow>, Error> {
+        self.steer.flows()
+    }
+
+    fn flow_count(&self) -> usize {
+        self.steer.flow_count()
+    }
+
+    fn hops(&self) -> Result<Vec<HopRow>, Error> {
+        self.steer.hops()
+    }
+
+    fn attached(&self) -> Vec<Attached> {
+        self.programs.attached().to_vec()
+    }
+
+    fn counters(&self) -> Vec<InterfaceCounters> {
+        self.programs.counters().unwrap_or_else(|error| {
+            tracing::warn!(%error, "counters cannot be read");
+            Vec::new()
+        })
+    }
+}
