@@ -123,22 +123,24 @@ fn bpffs(pin: &Path) -> Check {
 }
 
 fn interface(name: &str) -> Check {
-    let ok = Path::new("/sys/class/net").join(name).exists();
+    let present = interfaces();
+    let ok = present.iter().any(|there| there == name);
     let found = format!(
         "interface {name} {}",
         if ok { "exists" } else { "does not exist" }
     );
-    let present = std::fs::read_dir("/sys/class/net").map(|entries| {
-        let names = entries
-            .flatten()
-            .map(|e| e.file_name().to_string_lossy().into_owned());
-        names.collect::<Vec<_>>().join(", ")
-    });
     let remedy = format!(
         "correct [[interface]] name; this machine has {}",
-        present.unwrap_or_default()
+        present.join(", ")
     );
     Check::needed("interface", ok, found, &remedy)
+}
+
+/// The interfaces of this process's network namespace, which `/sys` may not be mounted for.
+fn interfaces() -> Vec<String> {
+    let table = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+    let names = table.lines().filter_map(|line| line.split_once(':'));
+    names.map(|(name, _)| name.trim().to_owned()).collect()
 }
 
 /// Tries the port; `None` when the listener has no address to try yet.
