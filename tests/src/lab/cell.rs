@@ -17,12 +17,14 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context as _, Result, bail};
+use rustix::mount::MountFlags;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// What the first process of a cell does: mounts of our own, then waiting to be killed.
 const FIRST_PROCESS: &str = "mount -t tmpfs -o mode=0755 tmpfs /run \
     && mount -t bpf bpf /sys/fs/bpf \
+    && mkdir /run/bpf && mount --bind /sys/fs/bpf /run/bpf \
     && mount -t proc proc /proc \
     && echo ready && exec sleep infinity";
 
@@ -75,7 +77,8 @@ impl Cell {
             rustix::process::setsid()?;
             move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network))?;
             move_into_link_name_space(mounts.as_fd(), Some(LinkNameSpaceType::Mount))?;
-            rustix::process::chdir("/")?;
+            rustix::process::chdir(c"/")?;
+            sysfs_of_this_network()?;
             Ok(())
         };
         enter_before_exec(&mut command, enter);
@@ -185,6 +188,23 @@ fn new_pid_namespace() -> rustix::io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWPID) }
 }
 
+/// `/sys/class/net` shows the interfaces of the network that mounted it. Each process gets a
+/// mount of its own, as on a machine of its own, with the cell's bpffs in its place.
+fn sysfs_of_this_network() -> rustix::io::Result<()> {
+    new_mount_namespace()?;
+    rustix::mount::mount(c"sysfs", c"/sys", c"sysfs", MountFlags::empty(), None)?;
+    rustix::mount::mount_bind(c"/run/bpf", c"/sys/fs/bpf")
+}
+
+#[expect(
+    unsafe_code,
+    reason = "unshare is unsafe: it can pull file descriptors from under others"
+)]
+fn new_mount_namespace() -> rustix::io::Result<()> {
+    // SAFETY: called in a child between fork and exec; NEWNS touches no descriptor.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }
+}
+
 #[expect(
     unsafe_code,
     reason = "code between fork and exec is unsafe by contract"
@@ -194,6 +214,6 @@ fn enter_before_exec(
     enter: impl Fn() -> io::Result<()> + Send + Sync + 'static,
 ) {
     // SAFETY: both callers pass closures that only make system calls (setsid, setns, chdir,
-    // prctl) on descriptors they own: no allocation, no lock, as async-signal safety asks.
+    // unshare, mount, prctl) on descriptors they own: no allocation, no lock, as async-signal safety asks.
     unsafe { command.pre_exec(enter) };
 }

@@ -11,6 +11,9 @@ use anyhow::{Context as _, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
+/// An ended process's outputs are read to their end in no time, unless a child holds them open.
+const OUTPUT_LIMIT: Duration = Duration::from_secs(2);
+
 /// What to start.
 #[derive(Clone)]
 pub struct Launch {
@@ -144,22 +147,10 @@ impl Process {
             .collect()
     }
 
-    /// The same, after waiting until its outputs are closed: all that it will ever print.
+    /// The same of a process that has ended: all that it printed.
     #[must_use]
     pub fn all_text(&self) -> String {
-        let mut seen = self
-            .log
-            .lines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        while seen.1 > 0 {
-            seen = self
-                .log
-                .changed
-                .wait(seen)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        drop(seen);
+        self.wait_outputs(OUTPUT_LIMIT);
         self.text()
     }
 
@@ -227,6 +218,7 @@ impl Process {
     pub fn succeed(&mut self, limit: Duration) -> Result<()> {
         let status = self.wait(limit)?;
         if !status.success() {
+            self.wait_outputs(OUTPUT_LIMIT);
             bail!("{}: {status}; it printed:\n{}", self.name, self.tail());
         }
         Ok(())
@@ -255,6 +247,16 @@ impl Process {
             .skip(from)
             .map(|line| format!("  | {}\n", line.text))
             .collect()
+    }
+
+    fn wait_outputs(&self, limit: Duration) {
+        let seen = self
+            .log
+            .lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let open = |seen: &mut (Vec<Line>, usize)| seen.1 > 0;
+        drop(self.log.changed.wait_timeout_while(seen, limit, open));
     }
 
     fn pid(&self) -> Result<Pid> {
