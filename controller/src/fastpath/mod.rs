@@ -129,6 +129,12 @@ impl Fastpath {
     /// one that failed stay attached.
     pub fn start(options: &Options) -> Result<(Self, Maps), Error> {
         let sizes = Sizes::of(options)?;
+        // A wrong name is told before anything is touched.
+        for interface in &options.interfaces {
+            if interface.xdp != XdpChoice::Off {
+                Device::find(&interface.name)?;
+            }
+        }
         let directory = pins::create(&options.pin)?;
         layout::check(&directory, &sizes)?;
         let mut ebpf = object::load(&sizes, Some(&directory))?;
