@@ -86,7 +86,7 @@ impl PathWord {
     #[must_use]
     pub const fn answer(self, now_ns: u64, client: u16) -> Answer {
         let spread = self.0 >> 4 & 0xffff;
-        let turn = (self.0 >> 20) + (spread * client as u64 >> 16);
+        let turn = (self.0 >> 20) + ((spread * client as u64) >> 16);
         if (now_ns >> TICK_BITS) >= turn {
             Answer::from_bits(self.0)
         } else {

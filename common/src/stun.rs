@@ -120,7 +120,7 @@ fn walk<W: Words + ?Sized>(payload: &W, len: u32) -> Result<Option<[u8; 4]>, Ref
         let [t0, t1, l0, l1] = payload.word(at).ok_or(Refusal::Malformed)?;
         let kind = u16::from_be_bytes([t0, t1]);
         let size = u32::from(u16::from_be_bytes([l0, l1]));
-        let next = at + 4 + (size + 3 & !3);
+        let next = at + 4 + ((size + 3) & !3);
         if next > len {
             return Err(Refusal::Malformed);
         }
