@@ -93,9 +93,12 @@ impl Gateway {
             }
             ask(branch, &["status"]).ok().map(Ok)
         });
-        answered
-            .and_then(|inner| inner)
-            .with_context(|| process.tail())?;
+        if let Err(error) = answered.and_then(|inner| inner) {
+            bail!(
+                "the gateway does not start: {error}; it printed:\n{}",
+                process.tail()
+            );
+        }
         Ok(Self { process })
     }
 

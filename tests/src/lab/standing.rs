@@ -20,6 +20,10 @@ use super::Branch;
 
 const FACTS: &str = "/run/keepline-lab.json";
 
+/// The shell sees the interfaces of its machine in /sys, and the lab's pins.
+const OWN_SYSFS: &str = "mount -t sysfs sysfs /sys && mount --bind /run/bpf /sys/fs/bpf \
+    && exec \"$SHELL\"";
+
 /// What others need to find the lab.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Facts {
@@ -131,8 +135,17 @@ pub fn shell(node: &str) -> Result<()> {
         .arg(format!("--net={net}"))
         .arg(format!("--mount=/proc/{}/ns/mnt", facts.first))
         .arg(format!("--pid=/proc/{}/ns/pid", facts.first))
-        .arg("--")
-        .arg(shell)
+        .args([
+            "--",
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            OWN_SYSFS,
+        ])
+        .env("SHELL", shell)
         .env("PS1", format!("[{node}] # "))
         .exec();
     Err(error).context("cannot run nsenter")
