@@ -63,7 +63,7 @@ pub(super) fn attach(
     if mode == Mode::Generic {
         degraded.push("generic XDP: half as fast as native".into());
     }
-    let notes = if device.is_veth() {
+    let notes = if device.is_veth {
         vec![VETH.into()]
     } else {
         Vec::new()
@@ -82,7 +82,7 @@ pub(super) fn attach(
 pub(super) fn holds(pin: &Path, device: &Device) -> Option<(FdLink, Mode)> {
     let link = FdLink::from(PinnedLink::from_pin(pin).ok()?);
     let ours = link.info().ok()?.program_id();
-    let Carried { program, mode } = device.carried().ok()??;
+    let Carried { program, mode } = device.carried?;
     (program == ours).then_some((link, mode))
 }
 
@@ -128,7 +128,8 @@ fn fresh(
     wanted: XdpChoice,
     degraded: &mut Vec<String>,
 ) -> Result<Mode, Error> {
-    if let Ok(Some(Carried { program, .. })) = device.carried() {
+    // Seen before a severed or unwanted link of ours was taken away: look again.
+    if let Some(Carried { program, .. }) = Device::find(&device.name)?.carried {
         return Err(foreign(device, program));
     }
     if wanted == XdpChoice::Generic {

@@ -1,21 +1,26 @@
-//! What there is to know of a device before and after a program sits on it.
+//! What there is to know of a device before and after a program sits on it, by rtnetlink: sysfs
+//! shows the namespace it was mounted in, which need not be ours.
 
 use std::{
-    fs, io,
+    io,
     io::{Read as _, Write as _},
-    path::Path,
 };
 
+use rustix::net::netdevice;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{Error, Mode, ethtool};
 
-/// A device, as sysfs shows it.
+/// A device at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Device {
     pub(super) name: String,
     pub(super) index: u32,
     pub(super) mtu: u32,
+    /// The driver is veth: the other end matters as much as this one.
+    pub(super) is_veth: bool,
+    /// The program it carries.
+    pub(super) carried: Option<Carried>,
 }
 
 /// The program a device carries.
@@ -26,40 +31,23 @@ pub(super) struct Carried {
 }
 
 impl Device {
-    /// The device of this name.
+    /// The device of this name, as it is now.
     pub(super) fn find(name: &str) -> Result<Self, Error> {
-        let number = |attribute: &str| {
-            let path = Path::new("/sys/class/net").join(name).join(attribute);
-            fs::read_to_string(path).ok()?.trim().parse::<u32>().ok()
-        };
         let missing = || Error::NoInterface(name.to_owned());
-        if name.is_empty() || name.contains('/') || name.contains('.') && name.len() < 3 {
-            return Err(missing());
-        }
-        let index = number("ifindex").ok_or_else(missing)?;
-        let mtu = number("mtu").ok_or_else(missing)?;
+        let socket = netlink().map_err(|_| missing())?;
+        let index = netdevice::name_to_index(&socket, name).map_err(|_| missing())?;
+        let answer = ask(socket, index).map_err(|_| missing())?;
+        let attributes = answer.get(HEADERS..).unwrap_or_default();
+        let kind = attribute(attributes, IFLA_LINKINFO).and_then(|info| attribute(info, INFO_KIND));
         Ok(Self {
             name: name.to_owned(),
             index,
-            mtu,
+            mtu: attribute(attributes, IFLA_MTU)
+                .and_then(number)
+                .unwrap_or(0),
+            is_veth: kind.is_some_and(|kind| kind.starts_with(b"veth")),
+            carried: attribute(attributes, IFLA_XDP).and_then(carried),
         })
-    }
-
-    /// The driver is veth: the other end matters as much as this one.
-    pub(super) fn is_veth(&self) -> bool {
-        let path = Path::new("/sys/class/net").join(&self.name);
-        // veth has no parent device, and points to another device than itself.
-        let link = fs::read_to_string(path.join("iflink")).unwrap_or_default();
-        !path.join("device").exists()
-            && link.trim().parse() != Ok(self.index)
-            && fs::read_to_string(path.join("type")).is_ok_and(|kind| kind.trim() == "1")
-            && !path.join("bridge").exists()
-            && !path.join("tun_flags").exists()
-    }
-
-    /// The program it carries, by rtnetlink.
-    pub(super) fn carried(&self) -> io::Result<Option<Carried>> {
-        carried(self.index)
     }
 
     /// Keeps VLAN tags in the frame, where the program reads them. `Err` says why it could not.
@@ -78,22 +66,30 @@ impl Device {
     }
 }
 
+/// The name of the device of this index, if there is one.
+pub(super) fn name_of(index: u32) -> Option<String> {
+    netdevice::index_to_name(netlink().ok()?, index).ok()
+}
+
 const RTM_GETLINK: u16 = 18;
 const NLM_F_REQUEST: u16 = 1;
 const NLMSG_ERROR: u16 = 2;
 /// `nlmsghdr` and `ifinfomsg`.
 const HEADERS: usize = 16 + 16;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINKINFO: u16 = 18;
+const INFO_KIND: u16 = 1;
 const IFLA_XDP: u16 = 43;
-const IFLA_XDP_ATTACHED: u16 = 2;
-const IFLA_XDP_PROG_ID: u16 = 4;
+const XDP_ATTACHED: u16 = 2;
+const XDP_PROG_ID: u16 = 4;
 const XDP_ATTACHED_DRV: u8 = 1;
 
-fn carried(index: u32) -> io::Result<Option<Carried>> {
-    let mut socket = Socket::new(
-        Domain::from(libc::AF_NETLINK),
-        Type::RAW,
-        Some(Protocol::from(libc::NETLINK_ROUTE)),
-    )?;
+fn netlink() -> io::Result<Socket> {
+    let protocol = Some(Protocol::from(libc::NETLINK_ROUTE));
+    Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, protocol)
+}
+
+fn ask(mut socket: Socket, index: u32) -> io::Result<Vec<u8>> {
     let mut request = [0; HEADERS];
     request[0..4].copy_from_slice(&(HEADERS as u32).to_ne_bytes());
     request[4..6].copy_from_slice(&RTM_GETLINK.to_ne_bytes());
@@ -102,22 +98,24 @@ fn carried(index: u32) -> io::Result<Option<Carried>> {
     socket.write_all(&request)?;
     let mut answer = vec![0; 32_768];
     let len = socket.read(&mut answer)?;
-    let answer = &answer[..len.min(answer.len())];
+    answer.truncate(len);
     if answer.get(4..6) == Some(&NLMSG_ERROR.to_ne_bytes()) {
         return Err(io::ErrorKind::NotFound.into());
     }
-    let xdp = answer
-        .get(HEADERS..)
-        .and_then(|bytes| attribute(bytes, IFLA_XDP));
-    Ok(xdp.and_then(|xdp| {
-        let program = attribute(xdp, IFLA_XDP_PROG_ID)?.first_chunk().copied()?;
-        let native = attribute(xdp, IFLA_XDP_ATTACHED)?.first() == Some(&XDP_ATTACHED_DRV);
-        let mode = if native { Mode::Native } else { Mode::Generic };
-        Some(Carried {
-            program: u32::from_ne_bytes(program),
-            mode,
-        })
-    }))
+    Ok(answer)
+}
+
+fn carried(xdp: &[u8]) -> Option<Carried> {
+    let program = attribute(xdp, XDP_PROG_ID).and_then(number)?;
+    let native = attribute(xdp, XDP_ATTACHED)?.first() == Some(&XDP_ATTACHED_DRV);
+    Some(Carried {
+        program,
+        mode: if native { Mode::Native } else { Mode::Generic },
+    })
+}
+
+fn number(bytes: &[u8]) -> Option<u32> {
+    bytes.first_chunk().copied().map(u32::from_ne_bytes)
 }
 
 /// The payload of the attribute `kind` in a list of them.

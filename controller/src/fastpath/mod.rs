@@ -300,12 +300,8 @@ pub fn counters(pin: &Path) -> Result<Vec<InterfaceCounters>, Error> {
         .iter()
         .find(ours)
         .map_or(Ok(()), |shape| layout::check_one(&directory, shape))?;
-    let names = device_names();
     let named = |(ifindex, packets): (u32, Vec<u64>)| InterfaceCounters {
-        interface: names
-            .iter()
-            .find(|(_, index)| *index == ifindex)
-            .map_or_else(|| format!("if{ifindex}"), |(name, _)| name.clone()),
+        interface: device::name_of(ifindex).unwrap_or_else(|| format!("if{ifindex}")),
         ifindex,
         packets,
     };
@@ -322,16 +318,4 @@ fn loaded(pin: &Path) -> Result<PathBuf, Error> {
     } else {
         Err(Error::NotLoaded(pin.to_owned()))
     }
-}
-
-fn device_names() -> Vec<(String, u32)> {
-    let Ok(entries) = fs::read_dir("/sys/class/net") else {
-        return Vec::new();
-    };
-    entries
-        .filter_map(|entry| {
-            let name = entry.ok()?.file_name().into_string().ok()?;
-            Some((Device::find(&name).ok()?.index, name)).map(|(index, name)| (name, index))
-        })
-        .collect()
 }

@@ -47,8 +47,8 @@ impl Keepalives {
         }
     }
 
-    /// Turns a path's word. A path that comes back answers at once; one that falls tells its
-    /// clients one after the other.
+    /// Turns a path's word. A path that served and falls tells its clients one after the other;
+    /// every other change is for all at once.
     pub(super) fn gate<T: Tables>(
         &self,
         pen: &mut Pen<'_, T>,
@@ -64,7 +64,7 @@ impl Keepalives {
         if before == now {
             return Ok(());
         }
-        let word = if now == Answer::Serving {
+        let word = if before != Answer::Serving {
             PathWord::at_once(now)
         } else {
             let spread = u64::try_from(self.spread.as_nanos()).unwrap_or(u64::MAX);

@@ -1,0 +1,54 @@
+//! `cargo xtask bench NAME --json FILE`: runs a bench, shows its rows against their bars, and
+//! exits 1 when one does not keep its bar.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Parser, ValueEnum};
+use keepline_tests::bench::{Row, testrun};
+
+/// Measures, and compares with the bars.
+#[derive(Parser)]
+struct Args {
+    /// Which bench; all of them when left out
+    name: Option<Name>,
+    /// Write the rows there
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Name {
+    /// The program under BPF_PROG_TEST_RUN
+    Testrun,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let args = Args::parse();
+    let report = match args.name {
+        None | Some(Name::Testrun) => testrun::run()?,
+    };
+    println!("{}, {}", report.bench, report.machine);
+    for row in &report.rows {
+        print_row(row);
+    }
+    if let Some(file) = args.json {
+        std::fs::write(file, serde_json::to_vec_pretty(&report)?)?;
+    }
+    let kept = report.rows.iter().all(|row| row.ok);
+    Ok(if kept {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn print_row(row: &Row) {
+    let bar = row
+        .bar
+        .map_or_else(|| "no bar".to_owned(), |bar| format!("bar {bar}"));
+    let verdict = if row.ok { "ok" } else { "FAILED" };
+    println!(
+        "{:16} {:>10.1} {:12} min {:.1} max {:.1} n {} {bar} {verdict}",
+        row.name, row.median, row.unit, row.min, row.max, row.n
+    );
+}
