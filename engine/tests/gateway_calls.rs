@@ -38,7 +38,7 @@ fn em18_a_register_leaves_with_a_token_and_returns_byte_for_byte() {
         ok.text()
     );
     assert!(header(&ok.msg, Name::Contact).starts_with("<sip:201@10.99.1.11:5060>;expires="));
-    assert_eq!(world.gateway.registration_count(), 1);
+    assert_eq!(world.gateway.registration_count(world.now), 1);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn case_f1_one_phone_leaves_and_the_other_stays() {
     let mut world = World::new();
     world.register("201", ALICE);
     world.register("201", BOB);
-    assert_eq!(world.gateway.registration_count(), 2);
+    assert_eq!(world.gateway.registration_count(world.now), 2);
     let wildcard =
         register("201", ALICE, 2, 0).replace("Contact: <sip:201@10.99.1.11:5060>", "Contact: *");
     world.hear(LAN, ALICE, &wildcard);

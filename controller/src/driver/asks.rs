@@ -57,7 +57,7 @@ impl Driver {
             },
             groups: self.groups(now),
             registrations: model::Active {
-                active: self.gateway.registration_count() as u64,
+                active: self.gateway.registration_count(now) as u64,
             },
             calls: model::Active {
                 active: self.gateway.call_count() as u64,

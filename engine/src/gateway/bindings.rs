@@ -9,11 +9,14 @@ use std::{
 
 use crate::{
     net::{GroupId, ListenerId, ServerId},
-    time::{Mono, Now},
+    time::{Mono, Now, Wall},
 };
 
 /// How many bindings are kept; a REGISTER beyond that is refused with 503.
 pub(crate) const MAX_BINDINGS: usize = 100_000;
+
+/// How long a phone that missed its refresh is still listed and called.
+pub(crate) const OVERDUE: Duration = Duration::from_secs(32);
 
 /// One phone's contact under one address of record.
 #[derive(Debug, Clone)]
@@ -50,14 +53,28 @@ pub(crate) struct Binding {
     pub(crate) phone_until: Mono,
     /// The next refresh goes upstream whatever the clock says.
     pub(crate) due: bool,
+    /// When upstream last challenged it: the answer to that is never held back.
+    pub(crate) challenged: Option<Mono>,
     /// Route for later requests (RFC 3608), hidden from the phone.
     pub(crate) service_route: Vec<Vec<u8>>,
+    /// P-Associated-URI values of its last 2xx (RFC 7315): repeated in local answers.
+    pub(crate) associated: Vec<String>,
 }
 
 impl Binding {
     /// Whether upstream still holds it.
     pub(crate) fn upstream_alive(&self, now: Mono) -> bool {
         now < self.accepted.mono + self.granted
+    }
+
+    /// Whether its phone is here: not overdue by more than a transaction's life.
+    pub(crate) fn present(&self, now: Mono) -> bool {
+        now < self.phone_until + OVERDUE
+    }
+
+    /// Whether it is trusted without asking upstream (signalling.md section 4).
+    pub(crate) fn known(&self, now: Wall, known_for: Duration) -> bool {
+        now.0 < self.accepted.wall.0.saturating_add(known_for)
     }
 
     /// Whether a refresh may be answered without asking upstream (EM24).
@@ -80,10 +97,6 @@ pub(crate) struct Bindings {
 pub(crate) struct Full;
 
 impl Bindings {
-    pub(crate) fn len(&self) -> usize {
-        self.by_id.len()
-    }
-
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Binding)> {
         self.by_id.iter().map(|(id, binding)| (*id, binding))
     }

@@ -50,8 +50,13 @@ impl Gateway {
         for index in 0..branches {
             self.abandon(now, id, index);
         }
-        self.deadlines.clear(Deadline::TimerC(id));
-        self.deadlines.clear(Deadline::PhoneSilent(id));
+        for deadline in [
+            Deadline::HuntBudget,
+            Deadline::TimerC,
+            Deadline::PhoneSilent,
+        ] {
+            self.deadlines.clear(deadline(id));
+        }
         self.answer(now, id, code);
         match session.filter(|_| in_dialog) {
             Some(session) => self.media.offer_refused(now, SessionId(session)),

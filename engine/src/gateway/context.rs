@@ -88,6 +88,8 @@ pub(crate) struct Context {
     pub(crate) dialogs: Vec<u64>,
     /// The request carried an SDP body: those of its responses are answers, not offers.
     pub(crate) offered: bool,
+    /// The best refusal so far, while other branches ring: branch, code, response.
+    pub(crate) best: Option<(usize, u16, Rc<Message>)>,
     /// The sender gave up: no further server is tried.
     pub(crate) cancelled: bool,
     /// The server transaction is over.

@@ -7,6 +7,8 @@ use crate::time::Mono;
 /// What is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Deadline {
+    /// The hunt of this call attempt has used its budget.
+    HuntBudget(u64),
     /// A phone has not answered an INVITE at all.
     PhoneSilent(u64),
     /// RFC 3261 section 16.6, timer C: it rang for too long.

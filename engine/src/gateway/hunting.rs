@@ -7,6 +7,7 @@ use super::{
     relay::nonce_used,
 };
 use crate::{
+    conf::Policy,
     health::{Class, Want},
     net::{GroupId, PathKey, ServerId},
     sip::{Message, Method},
@@ -127,15 +128,24 @@ impl Gateway {
         }
     }
 
-    /// No server is left to try. 500, since a 503 would make the phone avoid the gateway.
+    /// No server is left to try: served here where that is possible, else 500, since a 503
+    /// would make the phone avoid the gateway.
     fn out_of_servers(&mut self, now: Now, id: u64) {
-        if self
-            .contexts
-            .get(&id)
-            .is_some_and(|ctx| !ctx.has_live_branch())
-        {
-            self.answer(now, id, 500);
-            self.end_attempt(now, id);
+        let Some(ctx) = self.contexts.get(&id) else {
+            return;
+        };
+        if ctx.has_live_branch() {
+            return;
+        }
+        match ctx.kind.clone() {
+            Kind::Register { group, register } if self.conf.survivability.policy != Policy::Off => {
+                self.register_here(now, id, group, &register);
+            }
+            Kind::ToGroup { .. } if self.can_connect_here(now, id) => self.connect_here(now, id),
+            _ => {
+                self.answer(now, id, 500);
+                self.end_attempt(now, id);
+            }
         }
     }
 

@@ -15,6 +15,7 @@ mod context;
 mod deadlines;
 mod dialogs;
 
+mod forks;
 mod hunting;
 mod in_dialog;
 mod nonces;
@@ -23,10 +24,12 @@ mod outgoing;
 mod registered;
 mod registrar;
 mod relay;
+mod release;
 mod request;
 mod respond;
 mod response;
 mod stun;
+mod survive;
 mod timers;
 mod topology;
 mod views;
@@ -41,6 +44,7 @@ use context::Context;
 use deadlines::Deadlines;
 use dialogs::Dialogs;
 use nonces::Nonces;
+use release::Release;
 use topology::Topology;
 
 pub use operate::SwitchError;
@@ -113,6 +117,10 @@ pub struct Gateway {
     probes: HashMap<ClientId, ProbeId>,
     /// What each group's clients are told (signalling.md section 8).
     gates: Vec<Gate>,
+    /// Which groups have no server left.
+    alone: Vec<bool>,
+    /// Paces due registrations after a return.
+    release: Release,
     /// Set while draining (signalling.md section 14).
     draining: Option<Mono>,
     counters: Counters,
@@ -160,6 +168,8 @@ impl Gateway {
             by_health: HashMap::new(),
             probes: HashMap::new(),
             gates: vec![Gate::Serving; conf.groups.len()],
+            alone: vec![false; conf.groups.len()],
+            release: Release::default(),
             draining: None,
             counters: Counters::default(),
             rng,

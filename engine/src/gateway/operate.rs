@@ -85,10 +85,17 @@ impl Gateway {
             ),
         };
         self.health.switch(now, id, to);
+        self.all_due(id);
+        self.pump(now);
+        Ok(())
+    }
+
+    /// Every binding of a group goes upstream at its next refresh.
+    pub(super) fn all_due(&mut self, group: GroupId) {
         let of_group: Vec<u64> = self
             .bindings
             .iter()
-            .filter(|(_, binding)| binding.group == id)
+            .filter(|(_, binding)| binding.group == group)
             .map(|(id, _)| id)
             .collect();
         for binding in of_group {
@@ -96,8 +103,6 @@ impl Gateway {
                 binding.due = true;
             }
         }
-        self.pump(now);
-        Ok(())
     }
 
     /// A server by its URI as configured, or by its address.

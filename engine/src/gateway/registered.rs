@@ -71,9 +71,14 @@ impl Gateway {
             granted: Duration::from_secs(u64::from(granted)),
             phone_until: now.mono + told,
             due: false,
+            challenged: None,
             service_route: msg
                 .addrs(Name::ServiceRoute)
                 .map(|addr| msg.slice(addr.value).to_vec())
+                .collect(),
+            associated: msg
+                .values(Name::PAssociatedUri)
+                .map(|value| String::from_utf8_lossy(msg.slice(value)).into_owned())
                 .collect(),
         };
         self.keep(old, binding);

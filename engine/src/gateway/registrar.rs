@@ -20,6 +20,9 @@ const MAX_CONTACTS: usize = 8;
 /// What a REGISTER without any expiry asks for (RFC 3261 section 10.2).
 const DEFAULT_EXPIRES: u32 = 3600;
 
+/// How long the answer to a challenge may take before it is shaped like any refresh.
+const CHALLENGE_LIFE: Duration = Duration::from_secs(32);
+
 /// What a REGISTER asks for, kept until its answer comes.
 #[derive(Debug, Clone)]
 pub(crate) struct Pending {
@@ -55,10 +58,13 @@ impl Gateway {
         if self.drained(now) && pending.asked.iter().any(|asked| asked.expires > 0) {
             return self.answer(now, id, 503);
         }
+        let group = self.group_for(&request);
+        if self.on_our_own(group) {
+            return self.register_here(now, id, group, &pending);
+        }
         if self.answerable_here(now, &pending) {
             return self.answer_refresh(now, id, &pending);
         }
-        let group = self.group_for(&request);
         self.set_kind(
             id,
             Kind::Register {
@@ -133,25 +139,55 @@ impl Gateway {
         }
     }
 
-    /// A refresh that continues a binding upstream still holds for long enough: same source,
-    /// contact, parameters, Call-ID and credentials, rising CSeq. Anything else is asked
-    /// upstream (case F4).
-    fn answerable_here(&self, now: Now, pending: &Pending) -> bool {
-        let continues = |asked: &Asked| {
-            let found = self.bindings.find(&pending.aor, &asked.contact);
-            found
+    /// A refresh that may be answered without asking: upstream still holds every binding for
+    /// long enough, or they are due and their turn has not come (EM17, EM24).
+    fn answerable_here(&mut self, now: Now, pending: &Pending) -> bool {
+        if pending.asked.is_empty()
+            || !pending
+                .asked
+                .iter()
+                .all(|asked| self.continues(pending, asked))
+        {
+            return false;
+        }
+        let of = |asked: &Asked| {
+            self.bindings
+                .find(&pending.aor, &asked.contact)
                 .and_then(|id| self.bindings.get(id))
-                .is_some_and(|binding| {
-                    asked.expires > 0
-                        && asked.params == binding.params
-                        && binding.source.ip() == pending.source.ip()
-                        && binding.call_id == pending.call_id
-                        && binding.cseq < pending.cseq
-                        && binding.credentials == pending.credentials
-                        && binding.refresh_is_local(now.mono)
-                })
         };
-        !pending.asked.is_empty() && pending.asked.iter().all(continues)
+        let bindings: Vec<&Binding> = pending.asked.iter().filter_map(of).collect();
+        if bindings
+            .iter()
+            .all(|binding| binding.refresh_is_local(now.mono))
+        {
+            return true;
+        }
+        let answers_a_challenge = bindings.iter().any(|binding| {
+            binding
+                .challenged
+                .is_some_and(|at| now.mono.since(at) < CHALLENGE_LIFE)
+        });
+        let due = bindings.iter().all(|binding| binding.due);
+        due && !answers_a_challenge
+            && !self
+                .release
+                .take(now.mono, self.conf.survivability.recovery_register_rate)
+    }
+
+    /// A refresh of the very same registration: same source, contact, parameters, Call-ID and
+    /// credentials, rising CSeq. Anything else is asked upstream (case F4).
+    fn continues(&self, pending: &Pending, asked: &Asked) -> bool {
+        let found = self.bindings.find(&pending.aor, &asked.contact);
+        found
+            .and_then(|id| self.bindings.get(id))
+            .is_some_and(|binding| {
+                asked.expires > 0
+                    && asked.params == binding.params
+                    && binding.source.ip() == pending.source.ip()
+                    && binding.call_id == pending.call_id
+                    && binding.cseq < pending.cseq
+                    && binding.credentials == pending.credentials
+            })
     }
 
     fn answer_refresh(&mut self, now: Now, id: u64, pending: &Pending) {
@@ -224,16 +260,27 @@ impl Gateway {
         }
     }
 
-    /// What a phone on UDP is told: short, within 10 % either way so that phones do not march
-    /// in step, and never more than it asked for.
+    /// What a phone on UDP is told: short, and never more than it asked for.
     pub(super) fn phone_expires(&mut self, asked: u32) -> Duration {
-        let told = self
-            .conf
-            .registration
-            .phone_expires
-            .mul_f64(0.9 + 0.2 * self.rng.unit());
+        self.told(self.conf.registration.phone_expires, asked)
+    }
+
+    /// An expiry within 10 % of `about` either way, so that phones do not march in step, and
+    /// never more than asked.
+    pub(super) fn told(&mut self, about: Duration, asked: u32) -> Duration {
+        let told = about.mul_f64(0.9 + 0.2 * self.rng.unit());
         told.min(Duration::from_secs(u64::from(asked)))
             .max(Duration::from_secs(1))
+    }
+
+    /// Upstream challenged a REGISTER: the phone's answer is not held back.
+    pub(super) fn challenged(&mut self, now: Now, register: &Pending) {
+        for asked in &register.asked {
+            let found = self.bindings.find(&register.aor, &asked.contact);
+            if let Some(binding) = found.and_then(|id| self.bindings.get_mut(id)) {
+                binding.challenged = Some(now.mono);
+            }
+        }
     }
 
     /// Every contact of an AOR as its phones wrote them, with what is left of their time.

@@ -42,13 +42,19 @@ impl Gateway {
         let Some(ctx) = self.contexts.get_mut(&id) else {
             return;
         };
-        if ctx.progress == Progress::Answered && code / 100 != 2 {
+        let again = code / 100 == 2 && ctx.request.method() == Some(Method::Invite);
+        if ctx.progress == Progress::Answered && !again {
             return;
         }
         if code > 100 && code < 200 {
             ctx.progress = Progress::Ringing(index);
         }
         let ctx = ctx.clone();
+        if matches!(code, 401 | 407)
+            && let Kind::Register { register, .. } = &ctx.kind
+        {
+            self.challenged(now, register);
+        }
         let branch = &ctx.branches[index];
         let code = if code == 503 && branch.path.is_some() {
             500

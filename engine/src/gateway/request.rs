@@ -5,6 +5,7 @@ use std::{net::SocketAddr, rc::Rc};
 use super::{
     Gateway,
     context::{Context, Kind, Progress},
+    deadlines::Deadline,
 };
 use crate::{
     conf::Accept,
@@ -112,6 +113,7 @@ impl Gateway {
             session: None,
             dialogs: Vec::new(),
             offered: false,
+            best: None,
             cancelled: false,
             server_ended: false,
         };
@@ -177,6 +179,14 @@ impl Gateway {
         let aor = self.aor(&from).into_bytes();
         self.set_kind(id, Kind::ToGroup { group, aor });
         self.open_session(id);
+        if self.on_our_own(group) {
+            return self.connect_here(now, id);
+        }
+        if request.method() == Some(Method::Invite) {
+            let budget = self.conf.groups[usize::from(group.0)].hunt_budget;
+            self.deadlines
+                .set(Deadline::HuntBudget(id), now.mono + budget);
+        }
         self.try_next(now, id);
     }
 
@@ -206,6 +216,13 @@ impl Gateway {
             return self.answer(now, id, 404);
         };
         self.set_kind(id, Kind::ToPhone);
+        if self
+            .bindings
+            .get(binding)
+            .is_some_and(|binding| !binding.present(now.mono))
+        {
+            return self.answer(now, id, 480);
+        }
         self.open_session(id);
         self.branch_to_phone(now, id, binding);
     }

@@ -54,7 +54,6 @@ impl Gateway {
         let Some(ctx) = self.contexts.get_mut(&id) else {
             return;
         };
-        self.deadlines.clear(Deadline::PhoneSilent(id));
         let rang =
             ctx.progress == Progress::Ringing(index) || matches!(ctx.kind, Kind::InDialog { .. });
         let branch = &mut ctx.branches[index];
@@ -100,8 +99,14 @@ impl Gateway {
                 }
                 self.relay(now, id, index, from, msg, code);
             }
+            300.. if self.others_ring(id, index) => self.keep_best(now, id, index, msg, code),
             _ => {
                 self.deadlines.clear(Deadline::TimerC(id));
+                self.deadlines.clear(Deadline::HuntBudget(id));
+                self.deadlines.clear(Deadline::PhoneSilent(id));
+                if invite && code < 300 {
+                    self.end_other_forks(now, id, index);
+                }
                 self.relay(now, id, index, from, msg, code);
                 self.after_final(now, id, code);
             }

@@ -23,6 +23,13 @@ impl Gateway {
 
     /// A group's state changed: its clients are told so from now on.
     pub(super) fn gate(&mut self, group: GroupId, state: GroupState) {
+        let alone = matches!(state, GroupState::Survivability);
+        if let Some(before) = self.alone.get_mut(usize::from(group.0))
+            && std::mem::replace(before, alone)
+            && !alone
+        {
+            self.all_due(group);
+        }
         let state = self.gate_for(state);
         if let Some(gate) = self.gates.get_mut(usize::from(group.0)) {
             *gate = state;

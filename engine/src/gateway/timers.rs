@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use super::{
     Gateway, Output,
+    bindings::OVERDUE,
     context::{Context, Progress},
     deadlines::Deadline,
 };
 use crate::{
+    conf::Policy,
     health::{self, ProbeId},
     net::PathKey,
     seal,
@@ -16,8 +18,8 @@ use crate::{
     transaction::{self, AnyId, ClientId},
 };
 
-/// How long a phone that missed its refresh is still listed and called.
-const OVERDUE: Duration = Duration::from_secs(32);
+/// How often a binding whose phone is away is looked at.
+const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 
 impl Gateway {
     /// Does what is due.
@@ -32,22 +34,28 @@ impl Gateway {
 
     fn due(&mut self, now: Now, deadline: Deadline) {
         match deadline {
-            Deadline::PhoneSilent(id) => self.give_up(now, id, 480),
+            Deadline::HuntBudget(id) => self.budget_used(now, id),
+            Deadline::PhoneSilent(id) => self.phone_silent(now, id),
             Deadline::TimerC(id) => self.give_up(now, id, 408),
             Deadline::Binding(id) => self.binding_due(now, id),
         }
     }
 
-    /// A phone is overdue: gone once upstream has forgotten it too.
+    /// A phone is overdue. Its binding stays as long as it may be trusted in survivability.
     fn binding_due(&mut self, now: Now, id: u64) {
         let Some(binding) = self.bindings.get(id) else {
             return;
         };
-        let until = binding.phone_until + OVERDUE;
-        if now.mono >= until {
+        let absent_at = binding.phone_until + OVERDUE;
+        if binding.present(now.mono) {
+            self.deadlines.set(Deadline::Binding(id), absent_at);
+        } else if self.conf.survivability.policy == Policy::Off
+            || !binding.known(now.wall, self.conf.registration.known_for)
+        {
             self.forget_binding(id);
         } else {
-            self.deadlines.set(Deadline::Binding(id), until);
+            self.deadlines
+                .set(Deadline::Binding(id), now.mono + LOOK_AGAIN);
         }
     }
 
@@ -117,7 +125,20 @@ impl Gateway {
         if to_server {
             self.hunt(now, id, index);
         } else {
+            self.settle_timed_out(now, id);
+        }
+    }
+
+    /// A phone that said something and then nothing for a transaction's life.
+    fn settle_timed_out(&mut self, now: Now, id: u64) {
+        if self
+            .contexts
+            .get(&id)
+            .is_some_and(|ctx| !ctx.has_live_branch() && ctx.best.is_none())
+        {
             self.give_up(now, id, 408);
+        } else {
+            self.settle(now, id);
         }
     }
 
@@ -144,8 +165,13 @@ impl Gateway {
     pub(super) fn retire(&mut self, id: u64) {
         if self.contexts.get(&id).is_some_and(Context::is_over) {
             self.contexts.remove(&id);
-            self.deadlines.clear(Deadline::TimerC(id));
-            self.deadlines.clear(Deadline::PhoneSilent(id));
+            for deadline in [
+                Deadline::HuntBudget,
+                Deadline::TimerC,
+                Deadline::PhoneSilent,
+            ] {
+                self.deadlines.clear(deadline(id));
+            }
         }
     }
 

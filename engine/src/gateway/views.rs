@@ -67,6 +67,7 @@ impl Gateway {
     pub fn registrations(&self, now: Now) -> impl Iterator<Item = RegistrationView> {
         self.bindings
             .iter()
+            .filter(move |(_, binding)| binding.present(now.mono))
             .map(move |(_, binding)| RegistrationView {
                 aor: binding.aor.clone(),
                 contact: String::from_utf8_lossy(&binding.contact).into_owned(),
@@ -77,10 +78,13 @@ impl Gateway {
             })
     }
 
-    /// How many bindings there are.
+    /// How many bindings there are whose phone is not overdue.
     #[must_use]
-    pub fn registration_count(&self) -> usize {
-        self.bindings.len()
+    pub fn registration_count(&self, now: Now) -> usize {
+        self.bindings
+            .iter()
+            .filter(|(_, binding)| binding.present(now.mono))
+            .count()
     }
 
     /// Every call, ringing ones included.

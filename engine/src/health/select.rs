@@ -60,6 +60,12 @@ impl Health {
         self.best(group, &candidates, affinity, want.aor)
     }
 
+    /// Whether the verdict on a path is down.
+    #[must_use]
+    pub fn is_down(&self, path: PathKey) -> bool {
+        self.paths.get(&path).is_some_and(super::Path::is_down)
+    }
+
     /// The path of requests without affinity, as if suspicion did not exist.
     pub(super) fn active(&self, now: Now, id: GroupId) -> Option<PathKey> {
         let group = self.group(id)?;
