@@ -34,6 +34,22 @@ impl Now {
     }
 }
 
+impl Now {
+    /// The wall time of a point on the monotonic clock, as the two stand to each other now.
+    #[must_use]
+    pub fn wall_at(self, at: Mono) -> Wall {
+        Wall((self.wall.0 + at.since(self.mono)).saturating_sub(self.mono.since(at)))
+    }
+
+    /// The point on the monotonic clock of a wall time; never before the driver's epoch.
+    #[must_use]
+    pub fn mono_at(self, at: Wall) -> Mono {
+        let ahead = at.0.saturating_sub(self.wall.0);
+        let ago = self.wall.0.saturating_sub(at.0);
+        self.mono + ahead - ago
+    }
+}
+
 impl Mono {
     /// How long ago `earlier` was; zero when it lies in the future.
     #[must_use]

@@ -149,6 +149,7 @@ impl Driver {
                     }
                 }
                 Output::Steer(delta) => self.steer(&delta),
+                Output::Keep(_) => {}
                 Output::Event(event) => self.journal.record(&event),
             }
         }

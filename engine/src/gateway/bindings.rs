@@ -2,7 +2,7 @@
 //! the AOR alone (signalling.md section 4, case F1).
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     net::SocketAddr,
     time::Duration,
 };
@@ -89,6 +89,8 @@ pub(crate) struct Bindings {
     by_id: HashMap<u64, Binding>,
     by_key: BTreeMap<(String, Vec<u8>), u64>,
     by_token: HashMap<String, u64>,
+    /// Those that a store may have to hear of.
+    touched: BTreeSet<u64>,
     next: u64,
 }
 
@@ -106,6 +108,7 @@ impl Bindings {
     }
 
     pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut Binding> {
+        self.touched.insert(id);
         self.by_id.get_mut(&id)
     }
 
@@ -134,20 +137,36 @@ impl Bindings {
         let id = match self.by_key.get(&key) {
             Some(id) => *id,
             None if self.by_id.len() >= MAX_BINDINGS => return Err(Full),
-            None => {
-                self.next += 1;
-                self.next
-            }
+            None => self.next + 1,
         };
+        self.put_back(id, binding);
+        Ok(id)
+    }
+
+    /// Puts a binding under this id; fresh ids go on after it.
+    pub(crate) fn put_back(&mut self, id: u64, binding: Binding) {
         self.remove(id);
-        self.by_key.insert(key, id);
+        self.next = self.next.max(id);
+        self.by_key
+            .insert((binding.aor.clone(), binding.contact.clone()), id);
         self.by_token.insert(binding.token.clone(), id);
         self.by_id.insert(id, binding);
-        Ok(id)
+        self.touched.insert(id);
+    }
+
+    /// All count as touched.
+    pub(crate) fn touch_all(&mut self) {
+        self.touched.extend(self.by_id.keys());
+    }
+
+    /// Takes what was touched since this was called last.
+    pub(crate) fn take_touched(&mut self) -> BTreeSet<u64> {
+        std::mem::take(&mut self.touched)
     }
 
     pub(crate) fn remove(&mut self, id: u64) -> Option<Binding> {
         let binding = self.by_id.remove(&id)?;
+        self.touched.insert(id);
         self.by_key
             .remove(&(binding.aor.clone(), binding.contact.clone()));
         if self.by_token.get(&binding.token) == Some(&id) {

@@ -5,7 +5,10 @@
 //! a request is recognised by its Call-ID, both tags and the side it arrived on, and a spiral is
 //! two dialogs. A call between two phones in survivability has both parties on the LAN.
 
-use std::{collections::HashMap, net::SocketAddr};
+use std::{
+    collections::{BTreeSet, HashMap},
+    net::SocketAddr,
+};
 
 use crate::{
     media,
@@ -112,8 +115,10 @@ impl Dialog {
 pub(crate) struct Dialogs {
     by_id: HashMap<u64, Dialog>,
     by_key: HashMap<DialogKey, (u64, Party)>,
-    /// How many dialogs share a media session.
-    sessions: HashMap<u64, u32>,
+    /// Which dialogs share a media session.
+    sessions: HashMap<u64, Vec<u64>>,
+    /// Those that a store may have to hear of.
+    touched: BTreeSet<u64>,
     next: u64,
 }
 
@@ -131,6 +136,7 @@ impl Dialogs {
     }
 
     pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut Dialog> {
+        self.touched.insert(id);
         self.by_id.get_mut(&id)
     }
 
@@ -141,28 +147,36 @@ impl Dialogs {
 
     /// Adds a dialog under a fresh id, which is written into it. The caller checks the bound.
     pub(crate) fn insert(&mut self, mut dialog: Dialog) -> u64 {
-        self.next += 1;
-        dialog.id = self.next;
+        dialog.id = self.next + 1;
+        self.put_back(dialog)
+    }
+
+    /// Adds a dialog under the id it has; fresh ids go on after it.
+    pub(crate) fn put_back(&mut self, dialog: Dialog) -> u64 {
+        let id = dialog.id;
+        self.next = self.next.max(id);
         for party in [Party::Caller, Party::Callee] {
-            self.by_key.insert(dialog.key(party), (self.next, party));
+            self.by_key.insert(dialog.key(party), (id, party));
         }
         if let Some(session) = dialog.session {
-            *self.sessions.entry(session).or_default() += 1;
+            self.sessions.entry(session).or_default().push(id);
         }
-        self.by_id.insert(self.next, dialog);
-        self.next
+        self.touched.insert(id);
+        self.by_id.insert(id, dialog);
+        id
     }
 
     pub(crate) fn remove(&mut self, id: u64) -> Option<Dialog> {
         let dialog = self.by_id.remove(&id)?;
+        self.touched.insert(id);
         for party in [Party::Caller, Party::Callee] {
             self.by_key.remove(&dialog.key(party));
         }
         if let Some(session) = dialog.session
             && let Some(users) = self.sessions.get_mut(&session)
         {
-            *users -= 1;
-            if *users == 0 {
+            users.retain(|user| *user != id);
+            if users.is_empty() {
                 self.sessions.remove(&session);
             }
         }
@@ -174,6 +188,20 @@ impl Dialogs {
     /// Whether any dialog still uses a media session.
     pub(crate) fn uses(&self, session: u64) -> bool {
         self.sessions.contains_key(&session)
+    }
+
+    /// All count as touched.
+    pub(crate) fn touch_all(&mut self) {
+        self.touched.extend(self.by_id.keys());
+    }
+
+    /// Takes what was touched since this was called last, the dialogs of these sessions too.
+    pub(crate) fn take_touched(&mut self, sessions: impl Iterator<Item = u64>) -> BTreeSet<u64> {
+        let mut touched = std::mem::take(&mut self.touched);
+        for session in sessions {
+            touched.extend(self.sessions.get(&session).into_iter().flatten());
+        }
+        touched
     }
 }
 

@@ -21,6 +21,8 @@ mod in_dialog;
 mod nonces;
 mod operate;
 mod outgoing;
+mod persist;
+mod records;
 mod registered;
 mod registrar;
 mod relay;
@@ -48,6 +50,9 @@ use release::Release;
 use topology::Topology;
 
 pub use operate::SwitchError;
+pub use records::{
+    BindingRecord, Change, DialogRecord, ListenerRecord, PartyRecord, PathRecord, Records, Restored,
+};
 pub use views::{CallView, LegView, RegistrationView};
 
 use crate::{
@@ -76,6 +81,8 @@ pub enum Output {
     },
     /// Change the data path.
     Steer(Delta),
+    /// Write this to the store, before any later output is carried out.
+    Keep(Change),
     /// Record a change of state.
     Event(Event),
 }
@@ -124,6 +131,10 @@ pub struct Gateway {
     /// Set while draining (signalling.md section 14).
     draining: Option<Mono>,
     counters: Counters,
+    /// What the store was told.
+    kept: persist::Kept,
+    /// Both clocks at the last input: how wall-clock times are told to the store.
+    clock: Now,
     rng: Rng,
     next: u64,
     out: VecDeque<Output>,
@@ -172,6 +183,8 @@ impl Gateway {
             release: Release::default(),
             draining: None,
             counters: Counters::default(),
+            kept: persist::Kept::default(),
+            clock: now,
             rng,
             next: 0,
             out: VecDeque::new(),
@@ -239,7 +252,10 @@ impl Gateway {
         self.next
     }
 
+    /// What the datagram makes visible is in the store before it leaves (signalling.md
+    /// section 5).
     fn send(&mut self, listener: ListenerId, to: SocketAddr, bytes: Vec<u8>) {
+        self.keep_changes();
         self.out.push_back(Output::Send {
             listener,
             to,

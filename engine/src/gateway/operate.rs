@@ -50,6 +50,7 @@ impl Gateway {
     pub fn media_seen(&mut self, now: Now, local: SocketAddr, from: SocketAddr) -> Seen {
         let seen = self.media.source_seen(now, local, from);
         self.drain_media();
+        self.keep_changes();
         seen
     }
 

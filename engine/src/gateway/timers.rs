@@ -61,6 +61,7 @@ impl Gateway {
 
     /// Carries out what the machines inside ask for, until they are quiet.
     pub(super) fn pump(&mut self, now: Now) {
+        self.clock = now;
         loop {
             if let Some(output) = self.transactions.poll_output() {
                 self.on_transaction(now, output);
@@ -71,6 +72,7 @@ impl Gateway {
             }
         }
         self.drain_media();
+        self.keep_changes();
     }
 
     pub(super) fn drain_media(&mut self) {

@@ -46,6 +46,7 @@ impl Media {
             came: body.to_vec(),
             went: went.clone(),
         };
+        self.changed.insert(session);
         if let Some(state) = self.sessions.get_mut(&session) {
             state.exchange = Some(Exchange {
                 from,
@@ -97,6 +98,7 @@ impl Media {
             .collect();
         let went = self.render(session, from.other(), &sdp, signalled, &both)?;
         self.agree(now, session, from.other(), &offered, &answered);
+        self.changed.insert(session);
         let answer = Body {
             signalled,
             came: body.to_vec(),
@@ -126,6 +128,7 @@ impl Media {
             return;
         }
         state.exchange = None;
+        self.changed.insert(session);
         let agreed = state
             .streams
             .iter()

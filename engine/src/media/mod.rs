@@ -7,10 +7,12 @@
 //! | `source` | the one source a port accepts, and how it is learned |
 //! | `plan` | where each port's packets go, through hairpins |
 //! | `ports` | port pairs, and their rest |
+//! | `record` | a session as plain data, and back |
 
 mod exchange;
 mod plan;
 mod ports;
+mod record;
 mod remote;
 mod session;
 mod source;
@@ -21,6 +23,10 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
+pub use record::{
+    BodyRecord, EndRecord, ExchangeRecord, RemoteRecord, SessionRecord, SideRecord, SourceRecord,
+    StreamRecord, TargetRecord, WindowRecord,
+};
 pub use types::{
     DropReason, Learn, Leg, LegView, MediaConf, MediaLink, Refused, Seen, SessionId, SessionView,
     Signalled, StreamView,
@@ -52,6 +58,8 @@ pub struct Media {
     /// Sessions whose media passes through each other.
     hairpins: BTreeMap<SessionId, BTreeSet<SessionId>>,
     next_flow: u64,
+    /// Sessions that a store must hear of anew.
+    changed: BTreeSet<SessionId>,
     outputs: VecDeque<Delta>,
 }
 
@@ -86,6 +94,7 @@ impl Media {
             flows: BTreeMap::new(),
             hairpins: BTreeMap::new(),
             next_flow: 1,
+            changed: BTreeSet::new(),
             outputs: VecDeque::new(),
         }
     }
@@ -125,6 +134,7 @@ impl Media {
             state.side_mut(leg).link = link;
             state.exchange = None;
         }
+        self.changed.insert(session);
         self.replan(session);
     }
 
@@ -169,6 +179,7 @@ impl Media {
                 let source = end.source_mut(slot.part);
                 *source = source.reopened(now.mono);
             }
+            self.changed.insert(slot.session);
         }
         slots.iter().for_each(|(slot, _)| self.replan(slot.session));
     }
@@ -177,6 +188,11 @@ impl Media {
     #[must_use]
     pub fn poll_output(&mut self) -> Option<Delta> {
         self.outputs.pop_front()
+    }
+
+    /// Takes the sessions whose record is another than when this was called last.
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<SessionId> {
+        std::mem::take(&mut self.changed)
     }
 
     /// Every flow that is in force, with the session it belongs to.

@@ -33,7 +33,10 @@ impl Media {
         }
         match end.source_mut(slot.part).seen(now.mono, from) {
             Match::Foreign => return Seen::Drop(DropReason::ForeignSource),
-            Match::Learned => self.replan(slot.session),
+            Match::Learned => {
+                self.changed.insert(slot.session);
+                self.replan(slot.session);
+            }
             Match::Accepted => {}
         }
         let flow = self.flow_id(slot).and_then(|id| self.flows.get(&id));

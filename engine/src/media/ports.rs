@@ -10,6 +10,7 @@ pub(super) const REST: Duration = Duration::from_secs(10);
 /// Pairs by their even port.
 #[derive(Debug)]
 pub(super) struct Ports {
+    range: RangeInclusive<u16>,
     free: VecDeque<u16>,
     /// In the order in which they were freed.
     resting: VecDeque<(Mono, u16)>,
@@ -26,6 +27,7 @@ impl Ports {
             pairs.swap(i, j);
         }
         Self {
+            range: range.clone(),
             free: pairs.into(),
             resting: VecDeque::new(),
         }
@@ -47,8 +49,16 @@ impl Ports {
         self.free.pop_front()
     }
 
+    /// A port outside the range, of a run with another configuration, does not come back.
     pub(super) fn give(&mut self, now: Mono, port: u16) {
-        self.resting.push_back((now, port));
+        if self.range.contains(&port) && port < *self.range.end() {
+            self.resting.push_back((now, port));
+        }
+    }
+
+    /// Takes every free pair that `of` names.
+    pub(super) fn claim(&mut self, of: impl Fn(u16) -> bool) {
+        self.free.retain(|port| !of(*port));
     }
 }
 

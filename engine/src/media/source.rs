@@ -5,7 +5,8 @@ use std::{
     time::Duration,
 };
 
-use crate::time::Mono;
+use super::record::{SourceRecord, WindowRecord};
+use crate::time::{Mono, Now};
 
 /// How long a re-offer lets a settled source change.
 const RELEARN: Duration = Duration::from_secs(2);
@@ -104,6 +105,37 @@ impl Source {
 
     pub(super) fn accepted(&self) -> Option<SocketAddr> {
         self.accepted
+    }
+
+    pub(super) fn save(&self, now: Now) -> SourceRecord {
+        SourceRecord {
+            accepted: self.accepted,
+            learned: self.learned,
+            declared: self.declared,
+            eligible: self.eligible,
+            window: match self.window {
+                Window::Closed => WindowRecord::Closed,
+                Window::First => WindowRecord::First,
+                Window::Until(end) => WindowRecord::Until(now.wall_at(end)),
+            },
+            not: self.not,
+        }
+    }
+
+    pub(super) fn load(now: Now, record: &SourceRecord) -> Self {
+        Self {
+            accepted: record.accepted,
+            learned: record.learned,
+            declared: record.declared,
+            eligible: record.eligible,
+            window: match record.window {
+                WindowRecord::Closed => Window::Closed,
+                WindowRecord::First => Window::First,
+                // A clock that went back must not hold a window open.
+                WindowRecord::Until(end) => Window::Until(now.mono_at(end).min(now.mono + RELEARN)),
+            },
+            not: record.not,
+        }
     }
 
     /// Where packets for the party go, if they come from here.

@@ -11,7 +11,7 @@ use std::{net::SocketAddr, time::Duration};
 use keepline_engine::{
     conf::{Accept, Conf, Group, Policy, Registration, Survivability},
     event::Event,
-    gateway::{Gateway, Output},
+    gateway::{Gateway, Output, Records},
     health::{GroupConf, ServerConf},
     media::{Learn, MediaConf},
     net::{Link, LinkId, Listener, ListenerId, Side},
@@ -59,6 +59,12 @@ pub struct World {
     pub sent: Vec<Sent>,
     pub deltas: Vec<Delta>,
     pub events: Vec<Event>,
+    /// What a store would hold.
+    pub store: Records,
+    /// How many changes it was told.
+    pub written: usize,
+    /// Where every datagram went, taken or not.
+    pub everything: Vec<SocketAddr>,
     /// Servers that answer OPTIONS at once.
     pub alive: Vec<&'static str>,
 }
@@ -146,8 +152,44 @@ impl World {
             sent: Vec::new(),
             deltas: Vec::new(),
             events: Vec::new(),
+            store: Records::default(),
+            written: 0,
+            everything: Vec::new(),
             alive: vec![SS1, SS2],
         };
+        world.drain();
+        world
+    }
+
+    /// The process dies here and starts again after this long, from what the store holds.
+    pub fn restarted(&self, after: Duration) -> Self {
+        self.restarted_at(|wall| wall + after)
+    }
+
+    /// The same, on a machine whose clock then says something else.
+    pub fn restarted_at(&self, wall: impl Fn(Duration) -> Duration) -> Self {
+        self.restarted_with(self.gateway.conf().clone(), wall)
+    }
+
+    /// The same, with another configuration.
+    pub fn restarted_with(&self, conf: Conf, wall: impl Fn(Duration) -> Duration) -> Self {
+        let now = Now {
+            // Another process counts from another epoch.
+            mono: Mono(Duration::from_secs(100_000_000)),
+            wall: Wall(wall(self.now.wall.0)),
+        };
+        let mut world = Self {
+            gateway: Gateway::new(now, conf, 43),
+            now,
+            sent: Vec::new(),
+            deltas: Vec::new(),
+            events: Vec::new(),
+            store: self.store.clone(),
+            written: 0,
+            everything: Vec::new(),
+            alive: self.alive.clone(),
+        };
+        world.gateway.restore(now, self.store.clone());
         world.drain();
         world
     }
@@ -179,10 +221,17 @@ impl World {
                     to,
                     bytes,
                 } => match Message::parse(bytes.clone()) {
-                    Ok(msg) => self.sent.push(Sent { listener, to, msg }),
+                    Ok(msg) => {
+                        self.everything.push(to);
+                        self.sent.push(Sent { listener, to, msg });
+                    }
                     Err(refusal) => panic!("sent no SIP ({refusal}): {}", bytes.escape_ascii()),
                 },
                 Output::Steer(delta) => self.deltas.push(delta),
+                Output::Keep(change) => {
+                    self.written += 1;
+                    self.store.apply(change);
+                }
                 Output::Event(event) => self.events.push(event),
             }
         }
