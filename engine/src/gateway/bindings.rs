@@ -99,6 +99,10 @@ pub(crate) struct Bindings {
 pub(crate) struct Full;
 
 impl Bindings {
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Binding)> {
         self.by_id.iter().map(|(id, binding)| (*id, binding))
     }

@@ -104,12 +104,12 @@ impl Gateway {
             dialogs: self.dialogs.len(),
             dropped: stored.saturating_sub(self.bindings.len() + self.dialogs.len()),
         };
-        self.settle(now, gone, restored);
+        self.tell_restored(now, gone, restored);
         restored
     }
 
     /// The store holds what is back as it is now, and nothing else.
-    fn settle(&mut self, now: Now, gone: Vec<Change>, restored: Restored) {
+    fn tell_restored(&mut self, now: Now, gone: Vec<Change>, restored: Restored) {
         for change in gone {
             let back = match &change {
                 Change::BindingGone(id) => self.bindings.get(*id).is_some(),
@@ -173,20 +173,18 @@ impl Gateway {
             granted: binding.granted,
             phone_until: self.clock.wall_at(binding.phone_until),
             service_route: binding.service_route.clone(),
+            associated: binding.associated.clone(),
         }
     }
 
-    /// `None` when it is past `known_for`, or its group or listener is gone.
+    /// `None` when it is neither here nor known any more, or its group or listener is gone.
     fn load_binding(&self, now: Now, record: &BindingRecord) -> Option<Binding> {
-        let age = now.wall.0.saturating_sub(record.accepted.0);
-        if age > self.conf.registration.known_for {
-            return None;
-        }
         let group = self.group_named(&record.group)?;
         let server = self.server_at(group, record.server);
         // Accepted in the future: the clock went back, and how long ago it was is not known.
         let certain = record.accepted.0 <= now.wall.0;
-        Some(Binding {
+        let accepted = Wall(record.accepted.0.min(now.wall.0));
+        let mut binding = Binding {
             aor: record.aor.clone(),
             contact: record.contact.clone(),
             params: record.params.clone(),
@@ -200,16 +198,22 @@ impl Gateway {
             group,
             server: server.unwrap_or(ServerId { group, index: 0 }),
             accepted: Now {
-                mono: now.mono - age,
-                wall: Wall(record.accepted.0.min(now.wall.0)),
+                mono: now.mono_at(accepted),
+                wall: accepted,
             },
             granted: record.granted,
             phone_until: now
                 .mono_at(record.phone_until)
-                .clamp(now.mono, now.mono + self.longest_told().min(record.granted)),
-            due: !certain || server.is_none(),
+                .min(now.mono + self.longest_told()),
+            due: false,
+            challenged: None,
             service_route: record.service_route.clone(),
-        })
+            associated: record.associated.clone(),
+        };
+        // Shaped with all others when it has to go upstream (EM17).
+        binding.due = !certain || server.is_none() || !binding.refresh_is_local(now.mono);
+        let known = binding.known(now.wall, self.conf.registration.known_for);
+        (known || binding.present(now.mono)).then_some(binding)
     }
 
     /// The longest expiry any phone is told, with its jitter.

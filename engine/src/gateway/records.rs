@@ -87,6 +87,8 @@ pub struct BindingRecord {
     pub phone_until: Wall,
     /// Route for later requests (RFC 3608).
     pub service_route: Vec<Vec<u8>>,
+    /// P-Associated-URI values of its last 2xx.
+    pub associated: Vec<String>,
 }
 
 /// A confirmed dialog with its two parties and its media.
