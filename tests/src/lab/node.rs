@@ -136,9 +136,10 @@ impl Node {
     /// When nft fails.
     pub fn blackhole(&self, interface: &str) -> Result<()> {
         let rules = format!(
-            "table inet blackhole {{ \
-               chain in {{ type filter hook input priority -300; iifname {interface} drop; }} \
-               chain out {{ type filter hook output priority -300; oifname {interface} drop; }} }}"
+            "table inet blackhole {{
+               chain in {{ type filter hook input priority -300; iifname {interface} drop; }}
+               chain out {{ type filter hook output priority -300; oifname {interface} drop; }}
+             }}"
         );
         self.run("nft", &[&rules]).map(drop)
     }

@@ -44,8 +44,6 @@ impl Default for Opening {
 
 /// Everything that is up.
 pub struct Office {
-    /// The network.
-    pub branch: Branch,
     /// The softswitch of the highest priority.
     pub primary: Softswitch,
     /// The other.
@@ -58,6 +56,9 @@ pub struct Office {
     pub far: Vec<Phone>,
     /// The SIP that all phones of the branch send and receive.
     pub wire: Capture,
+    /// The network. Last, since fields are dropped in order: its PID namespace cannot end while
+    /// a process in it has not been waited for.
+    pub branch: Branch,
 }
 
 impl Office {
