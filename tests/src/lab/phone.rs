@@ -99,9 +99,11 @@ impl Phone {
         talk: Duration,
         think: Duration,
     ) -> Result<Leg> {
+        let think = think.as_millis();
+        let pause = format!("<pause milliseconds=\"{think}\"/>");
+        let scenario = CALLER.replace("<pause milliseconds=\"0\"/>", &pause);
         let launch = self
-            .sipp(node, "caller", CALLER)?
-            .args(["-set", "think", &think.as_millis().to_string()])
+            .sipp(node, &format!("caller-{think}"), &scenario)?
             .args(["-key", "to", to, "-d", &talk.as_millis().to_string()]);
         let process = node.start(&launch)?;
         Ok(Leg {
