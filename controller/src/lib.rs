@@ -10,3 +10,4 @@ pub mod logging;
 pub mod netlink;
 pub mod probe;
 pub mod steer;
+pub mod store;

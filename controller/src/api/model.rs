@@ -25,6 +25,18 @@ pub struct Status {
     pub calls: Active,
     /// The XDP programs and their counters.
     pub fastpath: Fastpath,
+    /// What outlives the daemon.
+    #[serde(default)]
+    pub store: Store,
+}
+
+/// What outlives the daemon.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Store {
+    /// Why changes are lost at present; `null` while all is well.
+    pub failing: Option<String>,
+    /// Changes lost since the daemon started.
+    pub lost: u64,
 }
 
 /// The gateway itself.

@@ -93,6 +93,9 @@ pub(super) fn unhealthy(status: &Status) -> Vec<String> {
             ));
         }
     }
+    if let Some(why) = &status.store.failing {
+        wrong.push(format!("the store takes no changes: {why}"));
+    }
     if status.gateway.draining {
         wrong.push("the gateway is draining".to_owned());
     }

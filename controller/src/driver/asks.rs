@@ -52,7 +52,7 @@ impl Driver {
                 name: config.name.clone(),
                 role: "standalone".to_owned(),
                 mode: "normal".to_owned(),
-                uptime_s: now.mono.0.as_secs(),
+                uptime_s: self.clock.age(now.mono).as_secs(),
                 draining: self.gateway.draining(),
             },
             groups: self.groups(now),
@@ -67,6 +67,10 @@ impl Driver {
                 &self.data_path.counters(),
                 flows as u64,
             ),
+            store: model::Store {
+                failing: self.store_health.failing.clone(),
+                lost: self.store_health.lost,
+            },
             ..model::Status::default()
         }
     }

@@ -10,7 +10,11 @@ pub trait Clock {
     fn now(&self) -> Now;
 }
 
-/// The machine's clocks; monotonic time counts from when this was made.
+/// What monotonic time reads at the start: a year, so that what a store says of the time before
+/// has a place on it.
+const BEFORE: Duration = Duration::from_secs(366 * 86_400);
+
+/// The machine's clocks; monotonic time counts from a year before this was made.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock {
     epoch: Instant,
@@ -28,7 +32,13 @@ impl SystemClock {
     /// The instant tokio sleeps until for a point of the engine's time.
     #[must_use]
     pub fn instant(&self, at: Mono) -> tokio::time::Instant {
-        tokio::time::Instant::from_std(self.epoch + at.0)
+        tokio::time::Instant::from_std(self.epoch + at.0.saturating_sub(BEFORE))
+    }
+
+    /// How long ago the clock was made, at a point of the engine's time.
+    #[must_use]
+    pub fn age(&self, at: Mono) -> Duration {
+        at.0.saturating_sub(BEFORE)
     }
 }
 
@@ -44,7 +54,7 @@ impl Clock for SystemClock {
             .duration_since(UNIX_EPOCH)
             .unwrap_or(Duration::ZERO);
         Now {
-            mono: Mono(self.epoch.elapsed()),
+            mono: Mono(BEFORE + self.epoch.elapsed()),
             wall: Wall(wall),
         }
     }

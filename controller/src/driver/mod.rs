@@ -35,6 +35,7 @@ use crate::{
     api::{Ask, model, model::ApiError},
     config::Config,
     netlink::{NetChange, Netlink},
+    store::{Health, Store},
 };
 
 /// The maps are compared with the desired state as a whole this often.
@@ -53,6 +54,9 @@ struct Driver {
     sockets: Sockets,
     data_path: Box<dyn DataPath>,
     netlink: Netlink,
+    store: Box<dyn Store>,
+    /// How the store was when it was asked last.
+    store_health: Health,
     journal: Journal,
     /// Something could not be put into the maps: all of it is compared at the next tick.
     overrun: bool,
@@ -149,7 +153,7 @@ impl Driver {
                     }
                 }
                 Output::Steer(delta) => self.steer(&delta),
-                Output::Keep(_) => {}
+                Output::Keep(change) => self.store.append(&change),
                 Output::Event(event) => self.journal.record(&event),
             }
         }
@@ -182,6 +186,24 @@ impl Driver {
         if std::mem::take(&mut self.overrun) {
             self.reconcile();
         }
+        self.watch_store();
+    }
+
+    /// A store that fails is said once, and once that it works again: then it is told
+    /// everything anew, since nobody knows what it missed.
+    fn watch_store(&mut self) {
+        let health = self.store.health();
+        if health.recovered {
+            self.gateway.keep_all();
+            self.drain_outputs();
+        }
+        let changed = health.failing.is_some() != self.store_health.failing.is_some();
+        if changed {
+            let path = self.config.store.path.display().to_string();
+            let event = render::store_event(self.clock.now(), path, &health);
+            self.journal.record(&event);
+        }
+        self.store_health = health;
     }
 
     fn reconcile(&mut self) {

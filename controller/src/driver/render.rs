@@ -19,6 +19,7 @@ use crate::{
     api::model,
     fastpath::{Attached, InterfaceCounters, Mode},
     steer::{FlowRow, HopRow},
+    store::Health,
 };
 
 /// RFC 3339 with milliseconds, in UTC.
@@ -47,6 +48,26 @@ pub(super) fn evidence(seen: &Evidence) -> model::Evidence {
     model::Evidence {
         at: timestamp(seen.at.wall),
         what: seen.what.clone(),
+    }
+}
+
+/// The store began to lose changes, or takes them again.
+#[must_use]
+pub(super) fn store_event(now: Now, path: String, health: &Health) -> Event {
+    let name = |failing| if failing { "failing" } else { "well" }.to_owned();
+    let failing = health.failing.is_some();
+    let what = match &health.failing {
+        Some(why) => format!("{why}; a restart would forget what changes now"),
+        None => format!("{} changes were lost, all was written anew", health.lost),
+    };
+    Event {
+        at: now,
+        kind: "store",
+        object: path,
+        from: name(!failing),
+        to: name(failing),
+        rule: "store_write",
+        evidence: vec![Evidence { at: now, what }],
     }
 }
 

@@ -1,5 +1,5 @@
-//! Everything that must work before the gateway says that it is ready. Sockets come first and
-//! XDP last, so that a failed start leaves nothing attached.
+//! Everything that must work before the gateway says that it is ready. Sockets come first, then
+//! what an earlier run kept, and XDP last, so that a failed start leaves nothing attached.
 
 use std::{
     io,
@@ -26,6 +26,7 @@ use crate::{
     config::{self, Config, LoadError, model::XdpMode},
     netlink::{LinkResolver, Netlink},
     steer::LinkPlace,
+    store::{FileStore, Health, OpenError},
 };
 
 /// Questions of the API that wait for the driver.
@@ -99,7 +100,18 @@ pub async fn run(options: Options) -> Result<(), StartError> {
         .map_err(|unfit| StartError::new("interface", unfit.to_string(), unfit.hint()))?;
     let (heard_in, heard) = mpsc::channel(QUEUE);
     let mut sockets = Sockets::new(heard_in);
+    // Bound first, heard last: what arrives meanwhile waits in the queue.
     listen(&mut sockets, &engine)?;
+    let (store, records) = FileStore::open(&config.store.path).map_err(unopened)?;
+    let mut gateway = Gateway::new(clock.now(), engine.clone(), seed);
+    let restored = gateway.restore(clock.now(), records);
+    tracing::info!(
+        bindings = restored.bindings,
+        dialogs = restored.dialogs,
+        dropped = restored.dropped,
+        "state restored"
+    );
+    hold_media(&mut sockets, &gateway);
     let journal = Journal::new();
     let (asks_in, asks) = mpsc::channel(ASKS);
     let mut server = Server::new(asks_in, journal.follow());
@@ -116,8 +128,7 @@ pub async fn run(options: Options) -> Result<(), StartError> {
     let (reload_in, reload) = mpsc::channel(1);
     signals(stop_in, reload_in)
         .map_err(|error| StartError::new("signals", error.to_string(), ""))?;
-    let gateway = Gateway::new(clock.now(), engine, seed);
-    let driver = Driver {
+    let mut driver = Driver {
         config,
         config_path,
         clock,
@@ -125,9 +136,14 @@ pub async fn run(options: Options) -> Result<(), StartError> {
         sockets,
         data_path,
         netlink,
+        store: Box::new(store),
+        store_health: Health::default(),
         journal,
         overrun: false,
     };
+    // Flows of restored calls are claimed before anything is heard: no plan of theirs changes.
+    driver.drain_outputs();
+    driver.reconcile();
     // Without systemd nobody is there to be told.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     tracing::info!("ready");
@@ -153,6 +169,25 @@ fn listen(sockets: &mut Sockets, engine: &keepline_engine::conf::Conf) -> Result
             .map_err(|error| taken("SIP", listener.address, &error))?;
     }
     Ok(())
+}
+
+/// The media ports of restored calls are held at once: until then the kernel answers their
+/// stray packets with ICMP, which ends calls.
+fn hold_media(sockets: &mut Sockets, gateway: &Gateway) {
+    for (link, local) in gateway.media().ports() {
+        let interface = &gateway.conf().links[usize::from(link.0)].name;
+        if let Err(error) = sockets.open_media(interface, local) {
+            tracing::warn!(%error, %local, "media port not held: no slow path for its call");
+        }
+    }
+}
+
+fn unopened(error: OpenError) -> StartError {
+    let hint = match &error {
+        OpenError::InUse(_) => "another keepline runs with this store: stop it first",
+        OpenError::Directory { .. } => "make the folder readable, or set [store] path",
+    };
+    StartError::new("store", error.to_string(), hint)
 }
 
 /// The programs on their interfaces and the maps behind them.
