@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use keepline_tests::lab::branch::GATEWAY_WAN;
 use keepline_tests::lab::call::{Call, whole};
 use keepline_tests::lab::office::{Office, Opening};
-use keepline_tests::lab::{Capture, Frame, gateway, wait};
+use keepline_tests::lab::{Capture, Frame, flows};
 
 const TALK: Duration = Duration::from_secs(2);
 /// The callers hang up after this: talk, and time to read counters.
@@ -16,27 +16,6 @@ fn office() -> Result<Office> {
     let office = Office::open(&Opening::default())?;
     office.register()?;
     Ok(office)
-}
-
-/// Packets that the gateway's flows have counted, once it is `wanted`.
-fn flows_count(office: &Office, wanted: u64) -> Result<()> {
-    let counted = || {
-        let answer = office.ask(&["flows"]).ok()?;
-        gateway::list(&answer, "flows")
-            .iter()
-            .map(|flow| flow["packets"].as_u64())
-            .sum()
-    };
-    let mut last: Option<u64> = None;
-    let equal = wait::until(
-        "the flows count what was received",
-        Duration::from_secs(2),
-        || {
-            last = counted();
-            (last == Some(wanted)).then_some(())
-        },
-    );
-    equal.with_context(|| format!("{wanted} received, {last:?} counted"))
 }
 
 /// The contacts that a softswitch holds for a user.
@@ -78,7 +57,7 @@ fn kl1_a_call_across_the_wan_has_its_media_in_xdp() -> Result<()> {
         received >= 200,
         "too little media to prove anything: {received}"
     );
-    flows_count(&office, received)?;
+    flows::counted(&office, received, 1)?;
     native(&office)?;
     call.done()
 }
@@ -91,7 +70,7 @@ fn a_call_that_spirals_through_the_softswitch_is_rewritten_once_per_packet() -> 
     call.talk()?;
     call.heard_for(TALK)?;
     let received = whole(call.silence())?;
-    flows_count(&office, received)?;
+    flows::counted(&office, received, 0)?;
     call.done()
 }
 
@@ -102,7 +81,7 @@ fn a_call_from_outside_reaches_a_phone_of_the_branch() -> Result<()> {
     let mut call = Call::dial((far, &office.far[0]), (phones, &office.lan[0]), HOLD)?;
     call.talk()?;
     call.heard_for(TALK)?;
-    flows_count(&office, whole(call.silence())?)?;
+    flows::counted(&office, whole(call.silence())?, 1)?;
     call.done()
 }
 

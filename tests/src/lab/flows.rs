@@ -1,0 +1,48 @@
+//! What the gateway's programs counted, against what phones received.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::gateway::list;
+use super::office::Office;
+use super::wait;
+
+/// The daemon shows a counter no later than this.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// The flows of the gateway counted exactly the `received` packets of the phones, each once. A
+/// party that does not speak from where its SDP says is learned from its first packet, which
+/// the slow path relays: at most one for each of `learned` parties. What the flows counted.
+///
+/// # Errors
+/// When they did not, or more went up.
+pub fn counted(office: &Office, received: u64, learned: u64) -> Result<u64> {
+    let unplanned = office.ask(&["status"])?["fastpath"]["reasons"]["media_unplanned"]
+        .as_u64()
+        .context("status counts no media_unplanned")?;
+    ensure!(
+        unplanned <= learned,
+        "{unplanned} packets were passed up to learn from"
+    );
+    let received = received - unplanned;
+    let mut last = None;
+    let read = wait::until("the flows have counted every packet", SETTLE, || {
+        let answer = office.ask(&["flows"]).ok()?;
+        let total = total(&answer)?;
+        last = Some((total, answer));
+        (total == received).then_some(total)
+    });
+    read.with_context(|| match last {
+        Some((total, answer)) => format!("{received} received, {total} counted: {answer}"),
+        None => "the gateway lists no flows".to_owned(),
+    })
+}
+
+fn total(answer: &Value) -> Option<u64> {
+    list(answer, "flows")
+        .iter()
+        .map(|flow| flow["packets"].as_u64())
+        .sum()
+}
