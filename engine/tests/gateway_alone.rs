@@ -346,3 +346,85 @@ fn em17_registrations_are_released_at_the_rate_and_none_is_refused() {
         "{upstream} of 200 within 1 s at 50/s, 50 at once"
     );
 }
+
+/// Alice in a call through the primary, which then dies.
+fn call_without_server() -> World {
+    let mut world = with_policy(Policy::Known);
+    world.hear(
+        LAN,
+        ALICE,
+        &invite(
+            "201",
+            ALICE,
+            "900",
+            1,
+            "Session-Expires: 90;refresher=uac\nSupported: timer\n",
+        ),
+    );
+    let up = world.one(SS1, "INVITE");
+    let answer = body(&sdp("203.0.113.9:1", 6000));
+    world.answer(
+        &up,
+        "200 OK",
+        &format!("Record-Route: <sip:192.0.2.10;lr>\nContact: <sip:900@203.0.113.9>\n{answer}"),
+    );
+    world.hear(LAN, ALICE, &follow("ACK", "201", ALICE, "900", 1, ""));
+    world.alive = vec![SS2];
+    world.pass_ms(60_000);
+    world.sent.clear();
+    world
+}
+
+fn refresh(cseq: u32, port: u16) -> String {
+    let extra = format!(
+        "Contact: <sip:201@{ALICE}>\nSession-Expires: 90;refresher=uac\nSupported: timer\n{}",
+        body(&sdp(ALICE, port))
+    );
+    follow("INVITE", "201", ALICE, "900", cseq, &extra)
+}
+
+#[test]
+fn em26_a_call_outlives_its_server_for_twenty_minutes() {
+    let mut world = call_without_server();
+    let flows = world.gateway.media().flows().count();
+    for cseq in 2..30 {
+        world.pass_ms(45_000);
+        world.sent.clear();
+        world.hear(LAN, ALICE, &refresh(cseq, 4000));
+        let heard = world.to(ALICE);
+        let ok = heard
+            .into_iter()
+            .find(|sent| sent.what() == "200")
+            .expect("refreshed here");
+        assert!(
+            ok.text().contains("Session-Expires: 90;refresher=uac"),
+            "{}",
+            ok.text()
+        );
+        assert!(String::from_utf8_lossy(ok.msg.body()).contains("c=IN IP4 10.99.1.1"));
+        world.hear(LAN, ALICE, &follow("ACK", "201", ALICE, "900", cseq, ""));
+        assert!(
+            world.to(SS1).iter().all(|sent| sent.what() == "OPTIONS"),
+            "the ACK goes no further"
+        );
+        assert_eq!(world.gateway.call_count(), 1);
+        assert_eq!(world.gateway.media().flows().count(), flows);
+    }
+    world.hear(LAN, ALICE, &follow("BYE", "201", ALICE, "900", 40, ""));
+    world.one(ALICE, "200");
+    world.one(SS1, "BYE");
+    assert_eq!(world.gateway.call_count(), 0);
+}
+
+#[test]
+fn em26_a_change_is_put_off_and_ends_nothing() {
+    let mut world = call_without_server();
+    world.hear(LAN, ALICE, &refresh(2, 4444));
+    let later = world
+        .to(ALICE)
+        .into_iter()
+        .find(|sent| sent.what() == "500")
+        .expect("500");
+    assert_eq!(header(&later, Name::RetryAfter), "5");
+    assert_eq!(world.gateway.call_count(), 1);
+}

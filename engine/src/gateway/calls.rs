@@ -160,6 +160,13 @@ impl Gateway {
             self.counters.stray += 1;
             return;
         };
+        let here = self
+            .dialogs
+            .get(dialog)
+            .and_then(|dialog| dialog.answered_here);
+        if here.is_some() && here == msg.cseq().map(|cseq| cseq.number) {
+            return;
+        }
         let branch = self.branch(msg, &target);
         let body = self.ack_body(now, dialog, party, from, msg);
         let mut edit = self.outgoing(msg, side, &target, &branch);
@@ -226,6 +233,8 @@ fn new_dialog(
         listener: ctx.listener,
         caller_uri: request.slice(request.from()?.uri).to_vec(),
         callee_uri: request.slice(request.to()?.uri).to_vec(),
+        said: None,
+        told: None,
     };
     let sent = &branch.sent;
     let callee = Leg {
@@ -238,6 +247,8 @@ fn new_dialog(
         listener: branch.listener,
         caller_uri: sent.slice(sent.from()?.uri).to_vec(),
         callee_uri: sent.slice(sent.to()?.uri).to_vec(),
+        said: None,
+        told: None,
     };
     Some(Dialog {
         id: 0,
@@ -247,6 +258,7 @@ fn new_dialog(
         path: branch.path,
         session: ctx.session,
         answer_in_ack: false,
+        answered_here: None,
         phase,
         since: now,
     })

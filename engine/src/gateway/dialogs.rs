@@ -52,6 +52,11 @@ pub(crate) struct Leg {
     pub(crate) caller_uri: Vec<u8>,
     /// URI of the callee as this party writes it.
     pub(crate) callee_uri: Vec<u8>,
+    /// The last session description it sent, and the last that was sent to it: a session
+    /// refresh is recognised and answered by them while its server is down.
+    pub(crate) said: Option<Vec<u8>>,
+    /// See `said`.
+    pub(crate) told: Option<Vec<u8>>,
 }
 
 /// How far a dialog has come.
@@ -79,6 +84,8 @@ pub(crate) struct Dialog {
     pub(crate) session: Option<u64>,
     /// The offer came in a response: the ACK carries the answer (RFC 3264 with late offer).
     pub(crate) answer_in_ack: bool,
+    /// CSeq of a re-INVITE that was answered here: its ACK goes no further.
+    pub(crate) answered_here: Option<u32>,
     pub(crate) phase: Phase,
     pub(crate) since: Now,
 }

@@ -76,8 +76,8 @@ impl Gateway {
             return;
         }
         self.counters.hunts += 1;
-        if let Kind::InDialog { dialog, .. } = ctx.kind {
-            return self.server_gone(now, id, dialog);
+        if let Kind::InDialog { dialog, sender } = ctx.kind {
+            return self.server_gone(now, id, dialog, sender);
         }
         self.abandon(now, id, index);
         self.forget_early(id, index);

@@ -10,12 +10,9 @@ use super::{
 };
 use crate::{
     net::Side,
-    sip::{Method, Name, Uri},
+    sip::{Method, Uri},
     time::Now,
 };
-
-/// Seconds after which a request that met a dead server may be tried again (section 5).
-const TRY_AGAIN: &str = "5";
 
 impl Gateway {
     pub(super) fn in_dialog(&mut self, now: Now, id: u64) {
@@ -40,6 +37,9 @@ impl Gateway {
         if let Some(ctx) = self.contexts.get_mut(&id) {
             ctx.kind = Kind::InDialog { dialog, sender };
             ctx.session = session;
+        }
+        if target.path.is_some_and(|path| self.health.is_down(path)) {
+            return self.without_server(now, id, dialog, sender, target);
         }
         self.branch_relayed(now, id, target);
     }
@@ -69,34 +69,23 @@ impl Gateway {
             Party::Callee => (caller, callee),
             Party::Caller => (callee, caller),
         };
+        let to = if leg.side == Side::Lan {
+            leg.peer
+        } else {
+            next_hop(leg)
+        };
         Some(Target {
             side: leg.side,
             listener: leg.listener,
-            to: if leg.side == Side::Lan {
-                leg.peer
-            } else {
-                next_hop(leg)
-            },
+            to,
             uri: leg.target.clone(),
             routes: leg.routes.clone(),
             parties: Some(parties),
-            path: dialog.path.filter(|_| leg.side == Side::Wan),
+            // Past a server that did not record a route its health says nothing.
+            path: dialog
+                .path
+                .filter(|path| leg.side == Side::Wan && self.server_address(path.server) == to),
         })
-    }
-
-    /// The server of an in-dialog request is dead: the call outlives it (EM26). A BYE is done;
-    /// anything else may be tried again and ends nothing.
-    pub(super) fn server_gone(&mut self, now: Now, id: u64, dialog: u64) {
-        if self
-            .contexts
-            .get(&id)
-            .is_some_and(|ctx| ctx.request.method() == Some(Method::Bye))
-        {
-            self.answer(now, id, 200);
-            self.end_dialog(now, dialog);
-        } else {
-            self.answer_with(now, id, 500, &[(Name::RetryAfter, TRY_AGAIN.to_owned())]);
-        }
     }
 }
 

@@ -23,6 +23,7 @@ mod operate;
 mod outgoing;
 mod persist;
 mod records;
+mod refresh;
 mod registered;
 mod registrar;
 mod relay;

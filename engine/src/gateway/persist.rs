@@ -265,6 +265,8 @@ impl Gateway {
                 listener,
                 caller_uri: party.caller_uri.clone(),
                 callee_uri: party.callee_uri.clone(),
+                said: None,
+                told: None,
             })
         };
         let media = record.media.as_ref();
@@ -281,6 +283,7 @@ impl Gateway {
             path: record.path.as_ref().and_then(|path| self.path_of(path)),
             session: media.map(|media| media.id),
             answer_in_ack: record.answer_in_ack,
+            answered_here: None,
             phase: Phase::Confirmed,
             since: Now {
                 mono: now.mono_at(since),
@@ -300,7 +303,8 @@ impl Gateway {
         self.conf.groups[usize::from(group.0)].health.name.clone()
     }
 
-    fn server_address(&self, server: ServerId) -> std::net::SocketAddr {
+    /// Where a server's requests go.
+    pub(super) fn server_address(&self, server: ServerId) -> std::net::SocketAddr {
         let group = &self.conf.groups[usize::from(server.group.0)];
         group.health.servers[usize::from(server.index)].address
     }

@@ -55,6 +55,10 @@ impl Gateway {
         {
             self.challenged(now, register);
         }
+        let said = sdp_of(msg).zip(body.as_deref());
+        if said.is_some() || (code / 100 == 2 && sdp_of(&ctx.request).is_some()) {
+            self.remember_bodies(&ctx, index, dialog, said);
+        }
         let branch = &ctx.branches[index];
         let code = if code == 503 && branch.path.is_some() {
             500

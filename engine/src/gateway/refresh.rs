@@ -1,0 +1,174 @@
+//! Calls that outlive their softswitch (EM26, signalling.md section 5): while its server is
+//! down, a BYE is answered here and tried on, a session refresh that changes nothing is
+//! answered here, and anything else may be tried again and ends nothing.
+
+use super::{
+    Gateway,
+    context::{Context, Kind},
+    dialogs::{Dialog, Party},
+    outgoing::{Target, contact_uri},
+};
+use crate::{
+    gateway::branches::sdp_of,
+    sip::{Edit, Message, Method, Name, Uri, reason_phrase, respond},
+    time::Now,
+};
+
+/// Seconds after which a request that met a dead server may be tried again.
+const TRY_AGAIN: &str = "5";
+
+impl Gateway {
+    /// A request in a dialog whose server is down.
+    pub(super) fn without_server(
+        &mut self,
+        now: Now,
+        id: u64,
+        dialog: u64,
+        sender: Party,
+        target: Target,
+    ) {
+        let Some(ctx) = self.contexts.get(&id) else {
+            return;
+        };
+        match ctx.request.method() {
+            Some(Method::Bye) => {
+                // It is tried for as long as a transaction lives: the server may be back.
+                self.branch_relayed(now, id, target);
+                self.answer(now, id, 200);
+                self.end_dialog(now, dialog);
+            }
+            Some(Method::Invite | Method::Update) if self.changes_nothing(id, dialog, sender) => {
+                self.refresh_here(now, id, dialog, sender);
+            }
+            _ => self.answer_with(now, id, 500, &[(Name::RetryAfter, TRY_AGAIN.to_owned())]),
+        }
+    }
+
+    /// The server was found out while a request in a dialog waited for it.
+    pub(super) fn server_gone(&mut self, now: Now, id: u64, dialog: u64, sender: Party) {
+        match self.contexts.get(&id).map(|ctx| ctx.request.method()) {
+            Some(Some(Method::Bye)) => {
+                self.answer(now, id, 200);
+                self.end_dialog(now, dialog);
+            }
+            Some(Some(Method::Invite | Method::Update))
+                if self.changes_nothing(id, dialog, sender) =>
+            {
+                self.refresh_here(now, id, dialog, sender);
+            }
+            _ => self.answer_with(now, id, 500, &[(Name::RetryAfter, TRY_AGAIN.to_owned())]),
+        }
+    }
+
+    /// Keeps what each party said and was told last in offer and answer.
+    pub(super) fn remember_bodies(
+        &mut self,
+        ctx: &Context,
+        index: usize,
+        dialog: Option<u64>,
+        answer: Option<(&[u8], &[u8])>,
+    ) {
+        let Some(dialog) = dialog.and_then(|dialog| self.dialogs.get_mut(dialog)) else {
+            return;
+        };
+        let sender = match ctx.kind {
+            Kind::InDialog { sender, .. } => sender,
+            _ => Party::Caller,
+        };
+        if let Some(offer) = sdp_of(&ctx.request) {
+            let told = sdp_of(&ctx.branches[index].sent).map(<[u8]>::to_vec);
+            note(dialog, sender, Some(offer.to_vec()), told);
+        }
+        if let Some((said, told)) = answer {
+            note(
+                dialog,
+                sender.other(),
+                Some(said.to_vec()),
+                Some(told.to_vec()),
+            );
+        }
+    }
+
+    /// A session refresh (RFC 4028): no body, or the offer that is in force.
+    fn changes_nothing(&self, id: u64, dialog: u64, sender: Party) -> bool {
+        let (Some(ctx), Some(dialog)) = (self.contexts.get(&id), self.dialogs.get(dialog)) else {
+            return false;
+        };
+        let leg = dialog.leg(sender);
+        match sdp_of(&ctx.request) {
+            None => ctx.request.method() == Some(Method::Update),
+            Some(offer) => {
+                leg.told.is_some()
+                    && leg
+                        .said
+                        .as_deref()
+                        .is_some_and(|said| same_session(said, offer))
+            }
+        }
+    }
+
+    fn refresh_here(&mut self, now: Now, id: u64, dialog: u64, sender: Party) {
+        let (Some(ctx), Some(dialog)) = (self.contexts.get(&id), self.dialogs.get_mut(dialog))
+        else {
+            return;
+        };
+        let request = ctx.request.clone();
+        if request.method() == Some(Method::Invite) {
+            dialog.answered_here = request.cseq().map(|cseq| cseq.number);
+        }
+        let answer = sdp_of(&request).and_then(|_| dialog.leg(sender).told.clone());
+        let far = dialog.leg(sender.other()).target.clone();
+        let user = Uri::parse(&far)
+            .and_then(|uri| uri.user)
+            .unwrap_or_default()
+            .to_vec();
+        let contact = contact_uri(&user, self.address(ctx.listener));
+        let bytes = respond(&request, 200, reason_phrase(200), None, ctx.from);
+        let Ok(msg) = Message::parse(bytes) else {
+            return;
+        };
+        let mut edit = Edit::new(&msg);
+        edit.push_back(Name::Contact, [b"<", contact.as_slice(), b">"].concat());
+        if let Some(value) = session_expires(&request) {
+            edit.push_back(Name::SessionExpires, value);
+            edit.push_back_named("Require", "timer");
+        }
+        if let Some(answer) = answer {
+            edit.push_back(Name::ContentType, "application/sdp");
+            edit.set_body(answer);
+        }
+        self.respond(now, id, 200, edit.finish());
+    }
+}
+
+fn note(dialog: &mut Dialog, speaker: Party, said: Option<Vec<u8>>, told: Option<Vec<u8>>) {
+    dialog.leg_mut(speaker).said = said;
+    if told.is_some() {
+        dialog.leg_mut(speaker.other()).told = told;
+    }
+}
+
+/// The interval that was asked for; the asker refreshes, as it does already (RFC 4028
+/// section 9).
+fn session_expires(request: &Message) -> Option<String> {
+    let value = request.slice(request.header(Name::SessionExpires)?);
+    let value = String::from_utf8_lossy(value).into_owned();
+    Some(if value.contains("refresher=") {
+        value
+    } else {
+        format!("{value};refresher=uac")
+    })
+}
+
+/// Whether two bodies describe the same session: all but the origin's version is equal
+/// (RFC 3264 section 8).
+fn same_session(one: &[u8], other: &[u8]) -> bool {
+    let lines = |body| {
+        let lines = <[u8]>::split(body, |byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+        lines
+            .filter(|line| !line.starts_with(b"o="))
+            .map(<[u8]>::to_vec)
+            .collect::<Vec<_>>()
+    };
+    lines(one) == lines(other)
+}
