@@ -231,6 +231,8 @@ impl Gateway {
             peer: leg.peer,
             caller_uri: leg.caller_uri.clone(),
             callee_uri: leg.callee_uri.clone(),
+            said: leg.said.clone(),
+            told: leg.told.clone(),
         };
         let session = dialog.session.map(SessionId);
         DialogRecord {
@@ -244,6 +246,7 @@ impl Gateway {
                 link: self.link_name(path.link),
             }),
             answer_in_ack: dialog.answer_in_ack,
+            answered_here: dialog.answered_here,
             since: dialog.since.wall,
             media: session.and_then(|session| {
                 self.media
@@ -265,8 +268,8 @@ impl Gateway {
                 listener,
                 caller_uri: party.caller_uri.clone(),
                 callee_uri: party.callee_uri.clone(),
-                said: None,
-                told: None,
+                said: party.said.clone(),
+                told: party.told.clone(),
             })
         };
         let media = record.media.as_ref();
@@ -283,7 +286,7 @@ impl Gateway {
             path: record.path.as_ref().and_then(|path| self.path_of(path)),
             session: media.map(|media| media.id),
             answer_in_ack: record.answer_in_ack,
-            answered_here: None,
+            answered_here: record.answered_here,
             phase: Phase::Confirmed,
             since: Now {
                 mono: now.mono_at(since),

@@ -106,6 +106,8 @@ pub struct DialogRecord {
     pub path: Option<PathRecord>,
     /// The ACK is still to bring the answer.
     pub answer_in_ack: bool,
+    /// CSeq of a re-INVITE that was answered here.
+    pub answered_here: Option<u32>,
     /// When it began.
     pub since: Wall,
     /// Its media; forks of one INVITE carry the same.
@@ -129,6 +131,10 @@ pub struct PartyRecord {
     pub caller_uri: Vec<u8>,
     /// URI of the callee as this party writes it.
     pub callee_uri: Vec<u8>,
+    /// The last session description it sent.
+    pub said: Option<Vec<u8>>,
+    /// The last that was sent to it.
+    pub told: Option<Vec<u8>>,
 }
 
 /// A server as reached over one link.

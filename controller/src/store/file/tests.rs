@@ -88,6 +88,8 @@ fn dialog(id: u64) -> Change {
         peer: "192.0.2.7:5060".parse().unwrap(),
         caller_uri: b"sip:a@example.test".to_vec(),
         callee_uri: b"sip:b@example.test".to_vec(),
+        said: Some(b"v=0".to_vec()),
+        told: None,
     };
     Change::Dialog(Box::new(DialogRecord {
         id,
@@ -100,6 +102,7 @@ fn dialog(id: u64) -> Change {
             link: "wan0".to_owned(),
         }),
         answer_in_ack: true,
+        answered_here: Some(3),
         since: Wall(Duration::from_micros(1_800_000_000_000_007)),
         media: Some(session(id)),
     }))

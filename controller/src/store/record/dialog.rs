@@ -19,6 +19,7 @@ pub(super) struct Dialog {
     callee: Party,
     path: Option<Path>,
     answer_in_ack: bool,
+    answered_here: Option<u32>,
     since: At,
     media: Option<Session>,
 }
@@ -32,6 +33,8 @@ struct Party {
     peer: SocketAddr,
     caller_uri: Text,
     callee_uri: Text,
+    said: Option<Text>,
+    told: Option<Text>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -54,6 +57,7 @@ impl From<&DialogRecord> for Dialog {
                 link: path.link.clone(),
             }),
             answer_in_ack: record.answer_in_ack,
+            answered_here: record.answered_here,
             since: record.since.into(),
             media: record.media.as_ref().map(Session::from),
         }
@@ -73,6 +77,7 @@ impl From<Dialog> for DialogRecord {
                 link: path.link,
             }),
             answer_in_ack: stored.answer_in_ack,
+            answered_here: stored.answered_here,
             since: stored.since.into(),
             media: stored.media.map(Into::into),
         }
@@ -89,6 +94,8 @@ impl From<&PartyRecord> for Party {
             peer: record.peer,
             caller_uri: (&record.caller_uri).into(),
             callee_uri: (&record.callee_uri).into(),
+            said: record.said.as_ref().map(Text::from),
+            told: record.told.as_ref().map(Text::from),
         }
     }
 }
@@ -103,6 +110,8 @@ impl From<Party> for PartyRecord {
             peer: stored.peer,
             caller_uri: stored.caller_uri.into(),
             callee_uri: stored.callee_uri.into(),
+            said: stored.said.map(Vec::from),
+            told: stored.told.map(Vec::from),
         }
     }
 }
