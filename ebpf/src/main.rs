@@ -5,7 +5,7 @@
 
 #![no_std]
 #![no_main]
-#![feature(core_intrinsics)]
+#![feature(asm_experimental_arch, core_intrinsics)]
 #![allow(
     internal_features,
     reason = "this target's `core` has no atomic fetch_add: see atomic.rs"
@@ -13,6 +13,7 @@
 
 mod answer;
 mod atomic;
+mod bytes;
 mod events;
 mod forward;
 mod frame;

@@ -12,7 +12,10 @@ use aya_ebpf::{
 };
 use keepline_common::{checksum::Sum, limits::INTERFACES, reason::Reason};
 
-use crate::frame::{Frame, Tags};
+use crate::{
+    bytes,
+    frame::{Frame, Tags},
+};
 
 /// Devices that packets may be redirected to, by their index.
 #[map]
@@ -72,13 +75,15 @@ impl Frame for XdpFrame {
     #[inline(always)]
     fn read<const N: usize>(&self, at: u32) -> Option<[u8; N]> {
         // SAFETY: `at` compared the bytes with the end of the frame; any bytes are a `[u8; N]`.
-        self.at(at).map(|bytes| unsafe { *bytes })
+        self.at::<N>(at)
+            .map(|from| unsafe { bytes::load(from.cast_const().cast()) })
     }
 
     #[inline(always)]
     fn write<const N: usize>(&mut self, at: u32, bytes: [u8; N]) -> Option<()> {
         // SAFETY: `at` compared the bytes with the end of the frame; nothing else refers to it.
-        self.at(at).map(|place| unsafe { *place = bytes })
+        self.at::<N>(at)
+            .map(|place| unsafe { bytes::store(place.cast(), bytes) })
     }
 
     #[inline(always)]
