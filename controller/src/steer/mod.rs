@@ -387,6 +387,11 @@ impl<T: Tables, R: Resolver> Steer<T, R> {
         &self.tables
     }
 
+    /// The maps, for what is no steering: counters of a device that was made anew.
+    pub const fn tables_mut(&mut self) -> &mut T {
+        &mut self.tables
+    }
+
     fn flow_set(&mut self, flow: &Flow, now: Mono) -> Result<(), Error> {
         let pen = &mut Pen {
             tables: &mut self.tables,
@@ -414,3 +419,6 @@ impl Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
