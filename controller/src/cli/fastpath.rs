@@ -81,6 +81,9 @@ fn load(args: &LoadArgs, global: &Global, out: Output) -> Result<(), Failure> {
     };
     let (fastpath, _maps) = Fastpath::start(&options).map_err(|error| failure(&error))?;
     if !out.json {
+        if let Some(sentence) = fastpath.rebuilt() {
+            out.text(&format!("{sentence}\n"))?;
+        }
         for attached in fastpath.attached() {
             for remark in attached.degraded.iter().chain(&attached.notes) {
                 out.text(&format!("{}: {remark}\n", attached.name))?;

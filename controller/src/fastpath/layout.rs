@@ -6,12 +6,14 @@ use std::path::Path;
 
 use aya::maps::{MapInfo, MapType};
 use keepline_common::{
-    limits::{ADDRESSES, CLIENTS, EVENT_BYTES, GROUPS, HOPS, INTERFACES, LISTENERS, PATHS},
+    limits::{
+        ADDRESS_SLOTS, ADDRESSES, CLIENTS, EVENT_BYTES, GROUPS, HOPS, INTERFACES, LISTENERS, PATHS,
+    },
     reason::Reason,
     record::{Address, ClientKey, FlowKey, FlowState, Hop, Listener, ListenerKey, Plan},
 };
 
-use super::{Error, object::Sizes};
+use super::{Error, error::chain, object::Sizes};
 
 /// `BPF_F_MMAPABLE`.
 const MMAPABLE: u32 = 1 << 10;
@@ -101,6 +103,25 @@ pub fn check(directory: &Path, sizes: &Sizes) -> Result<(), Error> {
         .try_for_each(|shape| check_one(directory, shape))
 }
 
+/// The sizes that the maps in `directory` were made with, when all of them are there and could
+/// be this version's with other options; the first media port is not to be read from them.
+pub(super) fn pinned_sizes(directory: &Path) -> Option<Sizes> {
+    let entries = |name: &str| {
+        let info = MapInfo::from_pin(directory.join(name)).ok()?;
+        Some(info.max_entries())
+    };
+    let sizes = Sizes {
+        media_first: 1,
+        media_ports: entries("MEDIA")? / ADDRESS_SLOTS,
+        plans: entries("PLANS")?,
+        flows: entries("FLOWS")?,
+        transparent: false,
+    };
+    let here = |shape: &Shape| directory.join(shape.name).exists();
+    let whole = shapes(&sizes).iter().all(here) && check(directory, &sizes).is_ok();
+    whole.then_some(sizes)
+}
+
 /// Compares one pin.
 ///
 /// # Errors
@@ -110,10 +131,12 @@ pub fn check_one(directory: &Path, shape: &Shape) -> Result<(), Error> {
     if !path.exists() {
         return Ok(());
     }
-    let info = MapInfo::from_pin(&path).map_err(|error| Error::map(shape.name, error))?;
-    let kind = info
-        .map_type()
-        .map_err(|error| Error::map(shape.name, error))?;
+    let unreadable = |error: &dyn std::error::Error| Error::Layout {
+        path: path.clone(),
+        difference: format!("it cannot be read as a map: {}", chain(error)),
+    };
+    let info = MapInfo::from_pin(&path).map_err(|error| unreadable(&error))?;
+    let kind = info.map_type().map_err(|error| unreadable(&error))?;
     let differs = |what: &str, theirs: &dyn std::fmt::Debug, ours: &dyn std::fmt::Debug| {
         let difference = format!("{what} {theirs:?}, not {ours:?}");
         Err(Error::Layout {

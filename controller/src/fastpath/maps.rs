@@ -108,6 +108,11 @@ impl Maps {
         let _ = self.devices.remove(ifindex);
     }
 
+    /// Gives a slot the counters it had in other maps.
+    pub(super) fn set_state(&mut self, slot: u32, state: &FlowState) -> io::Result<()> {
+        set(&mut self.state, slot, *state)
+    }
+
     /// Packets by interface index and reason.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use std::{
 use aya::Ebpf;
 
 mod attach;
+mod carry;
 mod device;
 mod error;
 mod ethtool;
@@ -117,12 +118,17 @@ pub struct Fastpath {
     options: Options,
     directory: PathBuf,
     attached: Vec<Attached>,
+    rebuilt: Option<String>,
 }
 
 impl Fastpath {
     /// Loads the program over the pinned maps, or fresh ones, and puts it on the interfaces: a
     /// link that is pinned has its program replaced and loses no packet. The maps are for
     /// [`crate::steer::Steer`].
+    ///
+    /// Pinned maps that are not what is wanted now are never loaded over: they are set aside,
+    /// their flows carried into new ones while the old program runs on, and removed when every
+    /// link has the new program. [`Self::rebuilt`] tells of it.
     ///
     /// # Errors
     /// See [`Error`]; [`Error::remedy`] says what to do. Interfaces that were attached before the
@@ -135,21 +141,28 @@ impl Fastpath {
                 Device::find(&interface.name)?;
             }
         }
-        let directory = pins::create(&options.pin)?;
-        layout::check(&directory, &sizes)?;
+        let mut directory = pins::create(&options.pin)?;
+        let difference = match layout::check(&directory, &sizes) {
+            Err(difference @ Error::Layout { .. }) => {
+                pins::set_aside(&options.pin)?;
+                directory = pins::create(&options.pin)?;
+                Some(difference.to_string())
+            }
+            checked => checked.map(|()| None)?,
+        };
+        let older = pins::other_versions(&options.pin);
         let mut ebpf = object::load(&sizes, Some(&directory))?;
-        let maps = Maps::of(&mut ebpf, sizes)?;
+        let mut maps = Maps::of(&mut ebpf, sizes)?;
+        let rebuilt = rebuild(&older, difference, &mut maps)?;
         let mut fastpath = Self {
             ebpf,
             options: options.clone(),
             directory,
             attached: Vec::new(),
+            rebuilt,
         };
-        let mut maps = maps;
-        fastpath.attach_all(&mut maps)?;
-        for older in pins::other_versions(&options.pin) {
-            pins::remove(&older)?;
-        }
+        fastpath.attach_all(&mut maps, &older)?;
+        older.iter().try_for_each(|older| pins::remove(older))?;
         Ok((fastpath, maps))
     }
 
@@ -157,6 +170,12 @@ impl Fastpath {
     #[must_use]
     pub fn attached(&self) -> &[Attached] {
         &self.attached
+    }
+
+    /// Why the maps were made anew, and what became of the flows in them; `None`: they were not.
+    #[must_use]
+    pub fn rebuilt(&self) -> Option<&str> {
+        self.rebuilt.as_deref()
     }
 
     /// Looks whether every interface still carries the program, and puts it back where a device
@@ -201,8 +220,7 @@ impl Fastpath {
         counters(&self.options.pin)
     }
 
-    fn attach_all(&mut self, maps: &mut Maps) -> Result<(), Error> {
-        let older = pins::other_versions(&self.options.pin);
+    fn attach_all(&mut self, maps: &mut Maps, older: &[PathBuf]) -> Result<(), Error> {
         for interface in &self.options.interfaces {
             if let (Ok(device), true) = (
                 Device::find(&interface.name),
@@ -212,7 +230,7 @@ impl Fastpath {
             }
             let program = object::program(&mut self.ebpf)?;
             self.attached
-                .extend(attach::attach(program, interface, &self.directory, &older)?);
+                .extend(attach::attach(program, interface, &self.directory, older)?);
         }
         // Interfaces that left the configuration.
         for name in pins::interfaces(&self.directory) {
@@ -228,6 +246,33 @@ impl Fastpath {
         }
         Ok(())
     }
+}
+
+/// Fills the new maps with the flows of those in `older`, and says so in a sentence.
+fn rebuild(
+    older: &[PathBuf],
+    difference: Option<String>,
+    maps: &mut Maps,
+) -> Result<Option<String>, Error> {
+    if older.is_empty() {
+        return Ok(None);
+    }
+    let mut carried = None;
+    for older in older {
+        if let Some(flows) = carry::flows(older, maps)? {
+            *carried.get_or_insert(0) += flows;
+        }
+    }
+    let why = difference.unwrap_or_else(|| "the pinned maps are of another start".to_owned());
+    let flows = carried.map_or_else(
+        || {
+            "no flow could be carried over: media of calls in progress waits until their calls \
+             are known again"
+                .to_owned()
+        },
+        |flows| format!("{flows} flows carried over without a gap"),
+    );
+    Ok(Some(format!("{why}; the maps were made anew, {flows}")))
 }
 
 /// Takes everything off again: links, maps, pins, of every version. Returns the interfaces that

@@ -14,6 +14,8 @@ use super::Error;
 /// `BPF_FS_MAGIC`.
 const BPF_FS: i64 = 0xcafe_4a11;
 const LINK: &str = "link-";
+/// Marks pins that were set aside.
+const ASIDE: &str = "-old";
 
 /// The directory of this version's pins.
 pub(super) fn directory(pin: &Path) -> PathBuf {
@@ -55,7 +57,23 @@ pub(super) fn interfaces(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Directories of other versions' pins.
+/// Moves this version's pins aside: their maps are not the ones that are wanted. Links and maps
+/// stay at work there until their successors are ready.
+pub(super) fn set_aside(pin: &Path) -> Result<(), Error> {
+    let ours = directory(pin);
+    // The number only keeps apart what several killed starts left.
+    let mut number = 1;
+    let aside = loop {
+        let aside = pin.join(format!("v{ABI}{ASIDE}{number}"));
+        if !aside.exists() {
+            break aside;
+        }
+        number += 1;
+    };
+    fs::rename(&ours, aside).map_err(Error::io(&ours))
+}
+
+/// Directories of other versions' pins, and of those that were set aside.
 pub(super) fn other_versions(pin: &Path) -> Vec<PathBuf> {
     let ours = directory(pin);
     let Ok(entries) = fs::read_dir(pin) else {
@@ -66,7 +84,9 @@ pub(super) fn other_versions(pin: &Path) -> Vec<PathBuf> {
             .file_name()
             .and_then(|name| name.to_str())
             .unwrap_or_default();
-        name.strip_prefix('v')
+        let number = name.split_once(ASIDE).map_or(name, |(version, _)| version);
+        number
+            .strip_prefix('v')
             .is_some_and(|number| number.parse::<u32>().is_ok())
     };
     entries

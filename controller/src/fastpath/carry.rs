@@ -1,0 +1,78 @@
+//! Flows carried from maps that were set aside into the new ones, before any link runs on them.
+//!
+//! Every step may be repeated: a start that is killed leaves the old maps where the next one
+//! finds them, and no steering has written to the new ones while old ones are left.
+
+use std::{io, path::Path};
+
+use keepline_common::{
+    limits::GROUPS,
+    record::{HOP_FORWARD, PlanWord},
+};
+
+use super::{Error, layout, maps::Maps};
+use crate::steer::tables::Tables as _;
+
+/// Carries the flows of the maps in `old` over. `None`: their records are another version's,
+/// which this one does not read.
+///
+/// # Errors
+/// When the kernel refuses a read or a write.
+pub(super) fn flows(old: &Path, new: &mut Maps) -> Result<Option<usize>, Error> {
+    let Some(sizes) = layout::pinned_sizes(old) else {
+        return Ok(None);
+    };
+    let old = Maps::pinned(old, sizes)?;
+    let failed = |error: io::Error| Error::map("PLANS", error);
+    groups(&old, new).map_err(failed)?;
+    media(&old, new).map(Some).map_err(failed)
+}
+
+/// Groups and hops keep their numbers: plans name them.
+fn groups(old: &Maps, new: &mut Maps) -> io::Result<()> {
+    for group in 0..GROUPS {
+        let index = old.group(group);
+        if index == 0 {
+            continue;
+        }
+        let hop = old.hop(index)?;
+        // A device that is gone takes no packets, and its hop none; reconciling resolves anew.
+        if hop.kind == HOP_FORWARD && new.set_device(hop.ifindex).is_err() {
+            continue;
+        }
+        new.set_hop(index, &hop)?;
+        new.set_group(group, index);
+    }
+    Ok(())
+}
+
+/// Plans keep their slots and generations; words move to where their port now stands. A port
+/// that left the range, or a slot beyond a smaller table, is not carried.
+fn media(old: &Maps, new: &mut Maps) -> io::Result<usize> {
+    let mut carried = 0;
+    let (first, ports) = new.media_range();
+    let (_, old_ports) = old.media_range();
+    for (address, slot) in old.addresses()? {
+        new.set_address(address, slot)?;
+        for index in slot * old_ports..(slot + 1) * old_ports {
+            let word = old.media(index);
+            let Some(PlanWord { slot: record, .. }) = PlanWord::unpack(word) else {
+                continue;
+            };
+            let plan = old.plan(record)?;
+            let port = u16::from_be_bytes(plan.key.destination_port);
+            let offset = port.checked_sub(first).map(u32::from);
+            let Some(offset) = offset.filter(|offset| *offset < ports) else {
+                continue;
+            };
+            if record >= new.plan_slots() {
+                continue;
+            }
+            new.set_plan(record, &plan)?;
+            new.set_state(record, &old.state(record)?)?;
+            new.set_media(slot * ports + offset, word);
+            carried += 1;
+        }
+    }
+    Ok(carried)
+}
