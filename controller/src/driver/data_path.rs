@@ -9,7 +9,7 @@ use keepline_engine::{
 };
 
 use crate::{
-    fastpath::{Attached, InterfaceCounters},
+    fastpath::{self, Attached, InterfaceCounters},
     steer::{Error, FlowRow, HopRow, LinkPlace},
 };
 
@@ -50,6 +50,13 @@ pub trait DataPath {
     /// # Errors
     /// When a table is full or the kernel refuses a write.
     fn route_changed(&mut self, egress: LinkId, now: Mono) -> Result<(), Error>;
+
+    /// Looks whether every interface still carries the program, and puts it back on those whose
+    /// device was made anew, which are returned.
+    ///
+    /// # Errors
+    /// When the program cannot be put back; what could be is.
+    fn repair(&mut self) -> Result<Vec<Attached>, fastpath::Error>;
 
     /// Does what is due. Orphans that were silent for `orphan_idle` go.
     ///
@@ -108,6 +115,10 @@ impl DataPath for NoDataPath {
 
     fn route_changed(&mut self, _: LinkId, _: Mono) -> Result<(), Error> {
         Ok(())
+    }
+
+    fn repair(&mut self) -> Result<Vec<Attached>, fastpath::Error> {
+        Ok(Vec::new())
     }
 
     fn tick(&mut self, _: Duration, _: Mono) -> Result<(), Error> {

@@ -23,8 +23,10 @@ pub use journal::Journal;
 pub use start::{Options, StartError, run};
 
 use keepline_engine::{
+    event::{Event, Evidence},
     gateway::{Gateway, Output},
     media::Seen,
+    net::LinkId,
     steer::{Delta, Flow},
     time::Now,
 };
@@ -35,6 +37,7 @@ use crate::{
     api::{Ask, model, model::ApiError},
     config::Config,
     netlink::{NetChange, Netlink},
+    steer::LinkPlace,
     store::{Health, Store},
 };
 
@@ -179,6 +182,7 @@ impl Driver {
     }
 
     fn tick(&mut self) {
+        self.repair();
         let now = self.clock.now().mono;
         if let Err(error) = self.data_path.tick(self.config.media.timeout, now) {
             tracing::warn!(%error, "fast path not tidied");
@@ -222,6 +226,9 @@ impl Driver {
     /// The kernel's network changed: hops follow; links that the gateway uses are evidence.
     fn net_changed(&mut self, change: &NetChange) {
         let now = self.clock.now();
+        if matches!(change, NetChange::Link { .. }) {
+            self.repair();
+        }
         let (name, up) = match change {
             NetChange::Link { name, up, .. } => (Some(name.clone()), Some(*up)),
             NetChange::LinkGone { name, .. } => (Some(name.clone()), Some(false)),
@@ -231,7 +238,7 @@ impl Driver {
             NetChange::Routes => (None, None),
         };
         for (index, interface) in self.config.interfaces.iter().enumerate() {
-            let Ok(link) = u8::try_from(index).map(keepline_engine::net::LinkId) else {
+            let Ok(link) = u8::try_from(index).map(LinkId) else {
                 continue;
             };
             if name.as_ref().is_some_and(|name| *name != interface.name) {
@@ -244,6 +251,44 @@ impl Driver {
                 tracing::warn!(%error, interface = interface.name, "hops not renewed");
                 self.overrun = true;
             }
+        }
+    }
+
+    /// Puts the program back on devices that were made anew, and moves sockets, flows and hops
+    /// there: all of them still hold the device that is gone.
+    fn repair(&mut self) {
+        let now = self.clock.now();
+        let repaired = self.data_path.repair().unwrap_or_else(|error| {
+            tracing::warn!(%error, "an interface lost its program");
+            Vec::new()
+        });
+        for on in repaired {
+            self.sockets.rebind(&on.name);
+            let position = |interface: &crate::config::model::Interface| interface.name == on.name;
+            let link = self.config.interfaces.iter().position(position);
+            let Some(link) = link.and_then(|index| u8::try_from(index).ok()).map(LinkId) else {
+                continue;
+            };
+            let place = LinkPlace {
+                ifindex: on.ifindex,
+                vlan: [0; 2],
+            };
+            if let Err(error) = self.data_path.link_set(link, place, now.mono) {
+                tracing::warn!(%error, interface = on.name, "flows not moved to the new device");
+                self.overrun = true;
+            }
+            self.journal.record(&Event {
+                at: now,
+                kind: "fastpath",
+                object: on.name,
+                from: "severed".to_owned(),
+                to: on.mode.name().to_owned(),
+                rule: "device_made_anew",
+                evidence: vec![Evidence {
+                    at: now,
+                    what: format!("the device's index is now {}", on.ifindex),
+                }],
+            });
         }
     }
 

@@ -42,12 +42,19 @@ pub(super) enum Heard {
     },
 }
 
+/// A socket and the interface it is bound to.
+#[derive(Debug)]
+struct Bound {
+    interface: String,
+    socket: Arc<UdpSocket>,
+}
+
 /// Every open socket.
 #[derive(Debug)]
 pub(super) struct Sockets {
     heard: mpsc::Sender<Heard>,
-    listeners: Vec<Arc<UdpSocket>>,
-    media: HashMap<SocketAddr, (Arc<UdpSocket>, JoinHandle<()>)>,
+    listeners: Vec<Bound>,
+    media: HashMap<SocketAddr, (Bound, JoinHandle<()>)>,
 }
 
 impl Sockets {
@@ -75,7 +82,10 @@ impl Sockets {
         let socket = bind(interface, at)?;
         errqueue::enable(socket.as_fd(), at.is_ipv4())?;
         let socket = Arc::new(socket);
-        self.listeners.push(socket.clone());
+        self.listeners.push(Bound {
+            interface: interface.to_owned(),
+            socket: socket.clone(),
+        });
         tokio::spawn(read_listener(listener, socket, self.heard.clone()));
         Ok(())
     }
@@ -87,7 +97,7 @@ impl Sockets {
         to: SocketAddr,
         bytes: &[u8],
     ) -> io::Result<()> {
-        let Some(socket) = self.listeners.get(usize::from(listener.0)) else {
+        let Some(Bound { socket, .. }) = self.listeners.get(usize::from(listener.0)) else {
             return Err(io::ErrorKind::NotConnected.into());
         };
         send(socket, to, bytes)
@@ -103,7 +113,11 @@ impl Sockets {
         }
         let socket = Arc::new(bind(interface, at)?);
         let task = tokio::spawn(read_media(at, socket.clone(), self.heard.clone()));
-        self.media.insert(at, (socket, task));
+        let bound = Bound {
+            interface: interface.to_owned(),
+            socket,
+        };
+        self.media.insert(at, (bound, task));
         Ok(())
     }
 
@@ -111,6 +125,21 @@ impl Sockets {
     pub(super) fn close_media(&mut self, at: SocketAddr) {
         if let Some((_, task)) = self.media.remove(&at) {
             task.abort();
+        }
+    }
+
+    /// Binds the sockets of an interface to it anew: a binding is to a device, by its index, and
+    /// the device was made anew.
+    pub(super) fn rebind(&self, interface: &str) {
+        let media = self.media.values().map(|(bound, _)| bound);
+        for bound in self.listeners.iter().chain(media) {
+            if bound.interface != interface {
+                continue;
+            }
+            let socket = socket2::SockRef::from(&*bound.socket);
+            if let Err(error) = socket.bind_device(Some(interface.as_bytes())) {
+                tracing::warn!(%error, interface, "a socket stays deaf");
+            }
         }
     }
 
@@ -122,7 +151,7 @@ impl Sockets {
         bytes: &[u8],
     ) -> io::Result<()> {
         match self.media.get(&from) {
-            Some((socket, _)) => send(socket, to, bytes),
+            Some((Bound { socket, .. }, _)) => send(socket, to, bytes),
             None => Err(io::ErrorKind::NotConnected.into()),
         }
     }

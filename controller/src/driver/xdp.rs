@@ -34,6 +34,9 @@ pub(super) fn start(
         )
     };
     let (programs, maps) = Fastpath::start(&options(config)).map_err(failed)?;
+    if let Some(sentence) = programs.rebuilt() {
+        tracing::warn!("{sentence}");
+    }
     for on in programs.attached() {
         for why in on.degraded.iter().chain(&on.notes) {
             tracing::warn!(interface = on.name, "{why}");
@@ -101,6 +104,10 @@ impl DataPath for Xdp {
 
     fn route_changed(&mut self, egress: LinkId, now: Mono) -> Result<(), Error> {
         self.steer.route_changed(egress, now)
+    }
+
+    fn repair(&mut self) -> Result<Vec<Attached>, fastpath::Error> {
+        self.programs.repair(self.steer.tables_mut())
     }
 
     fn tick(&mut self, orphan_idle: Duration, now: Mono) -> Result<(), Error> {
