@@ -215,7 +215,7 @@ fn flows(fixture: &mut Fixture) {
 fn sockets() -> Vec<UdpSocket> {
     (10_000..10_014)
         .flat_map(|port| [format!("0.0.0.0:{port}"), format!("[::]:{port}")])
-        .filter_map(|address| {
+        .map(|address| {
             let domain = if address.starts_with('[') {
                 socket2::Domain::IPV6
             } else {
@@ -228,7 +228,7 @@ fn sockets() -> Vec<UdpSocket> {
             socket
                 .bind(&address.parse::<std::net::SocketAddr>().unwrap().into())
                 .unwrap();
-            Some(socket.into())
+            socket.into()
         })
         .collect()
 }
