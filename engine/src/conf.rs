@@ -78,12 +78,14 @@ pub struct Registration {
 }
 
 /// Survivability (EM13, EM22).
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Survivability {
     /// Who is served.
     pub policy: Policy,
     /// The longest expiry a local 200 grants.
     pub expires: Duration,
+    /// A dialled number of so many digits also means the user whose digits end in it (EM16).
+    pub last_digits: Vec<u8>,
     /// REGISTERs released upstream per second after a return.
     pub recovery_register_rate: u32,
 }

@@ -347,6 +347,24 @@ fn em17_registrations_are_released_at_the_rate_and_none_is_refused() {
     );
 }
 
+#[test]
+fn em16_the_last_digits_dial_a_phone() {
+    let mut world = with_policy(Policy::Known);
+    world.register("5551789", CAROL);
+    world.alive.clear();
+    world.pass_ms(60_000);
+    world.hear(LAN, CAROL, &register("5551789", CAROL, 2, 3600));
+    world.hear(LAN, ALICE, &register("201", ALICE, 2, 3600));
+    for (cseq, (dialled, rings)) in (1..).zip([("551", false), ("1789", false), ("789", true)]) {
+        world.sent.clear();
+        let text =
+            invite("201", ALICE, dialled, cseq, "").replace("call-1", &format!("call-{dialled}"));
+        world.hear(LAN, ALICE, &text);
+        let rung = world.to(CAROL).iter().any(|sent| sent.what() == "INVITE");
+        assert_eq!(rung, rings, "{dialled}: three digits are configured");
+    }
+}
+
 /// Alice in a call through the primary, which then dies.
 fn call_without_server() -> World {
     let mut world = with_policy(Policy::Known);

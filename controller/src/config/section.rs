@@ -143,6 +143,15 @@ impl<'d> Section<'d> {
         }
     }
 
+    /// A key that is read, but that nothing obeys yet.
+    pub(super) fn not_enforced(&mut self, key: &'static str) {
+        if let Some(node) = self.node(key) {
+            let message = format!("`{}` is not enforced in this version", self.full(key));
+            let hint = "it may stay: a later version will obey it";
+            self.fault(Fault::warning(node.span(), message, hint));
+        }
+    }
+
     pub(super) fn fault(&self, fault: Fault) {
         self.file.report.fault(fault);
     }

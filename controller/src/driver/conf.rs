@@ -73,6 +73,7 @@ pub(super) fn engine(
                 model::SurvivabilityPolicy::OpenLan => conf::Policy::OpenLan,
             },
             expires: config.survivability.expires,
+            last_digits: config.survivability.last_digits.clone(),
             recovery_register_rate: config.survivability.recovery_register_rate,
         },
         keepalive_error: config.keepalive.on_path_down == model::OnPathDown::Error,

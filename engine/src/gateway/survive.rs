@@ -184,16 +184,44 @@ impl Gateway {
                 .get(*id)
                 .is_some_and(|binding| binding.present(now.mono))
         };
-        let token = Uri::parse(uri).and_then(|uri| self.bindings.by_token(uri.user?));
-        match token {
-            Some(binding) => Some(binding).into_iter().filter(present).collect(),
-            None => self
-                .bindings
-                .of_aor(&self.aor(uri))
-                .into_iter()
-                .filter(present)
-                .collect(),
+        let parsed = Uri::parse(uri);
+        let token = parsed.and_then(|uri| self.bindings.by_token(uri.user?));
+        let mut found: Vec<u64> = match token {
+            Some(binding) => vec![binding],
+            None => self.bindings.of_aor(&self.aor(uri)),
+        };
+        if found.is_empty()
+            && let Some(user) = parsed.and_then(|uri| uri.user)
+        {
+            found = self.by_last_digits(user);
         }
+        found.retain(present);
+        found
+    }
+
+    /// The bindings whose user's digits end in what was dialled, for the lengths configured
+    /// (EM16).
+    fn by_last_digits(&self, dialled: &[u8]) -> Vec<u64> {
+        let lengths = &self.conf.survivability.last_digits;
+        let short = lengths
+            .iter()
+            .any(|length| usize::from(*length) == dialled.len());
+        if !short || !dialled.iter().all(u8::is_ascii_digit) {
+            return Vec::new();
+        }
+        let ends = |aor: &str| {
+            aor.split('@')
+                .next()
+                .is_some_and(|user| user.as_bytes().ends_with(dialled))
+        };
+        let mut found: Vec<u64> = self
+            .bindings
+            .iter()
+            .filter(|(_, binding)| ends(&binding.aor))
+            .map(|(id, _)| id)
+            .collect();
+        found.sort_unstable();
+        found
     }
 
     /// Serves a request between two phones: all contacts of the callee ring together (EM16).

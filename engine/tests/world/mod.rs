@@ -122,6 +122,7 @@ pub fn conf() -> Conf {
         survivability: Survivability {
             policy: Policy::Off,
             expires: Duration::from_secs(60),
+            last_digits: vec![3],
             recovery_register_rate: 50,
         },
         keepalive_error: false,

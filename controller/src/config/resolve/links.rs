@@ -50,6 +50,7 @@ fn interface(mut section: Section<'_>) -> Option<At<Interface>> {
     let name: Option<At<String>> = section.required("name", "\"lan0\"");
     let side = section.required("role", "\"lan\"");
     let xdp = section.get("xdp", XdpMode::Auto);
+    section.not_enforced("max_calls");
     let max_calls = section.optional::<u32>("max_calls");
     section.not_yet("max_kbps", "bound the link with `max_calls`");
     if let Some(name) = name.as_ref().filter(|name| !kernel_accepts(&name.value)) {

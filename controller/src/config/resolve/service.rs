@@ -157,6 +157,7 @@ pub(super) fn fastpath(mut section: Section<'_>) -> Fastpath {
         "remove it: only transparent mode has flows of their own",
     );
     let pin = section.get("pin", PathBuf::from("/sys/fs/bpf/keepline"));
+    section.not_enforced("guard");
     let mut guard = section.table("guard");
     let mut rate = |key, default| {
         guard
