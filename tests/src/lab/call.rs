@@ -11,6 +11,8 @@ use super::{Node, wait};
 
 /// Nothing is under way longer than this after the last packet was sent.
 const SETTLE: Duration = Duration::from_secs(2);
+/// How long a phone rings until it is answered.
+const RING: Duration = Duration::from_millis(200);
 
 /// A phone and the machine it lives on.
 pub type Seat<'a> = (&'a Node, &'a Phone);
@@ -31,11 +33,24 @@ impl Call {
     /// # Errors
     /// When a phone does not start.
     pub fn dial(from: Seat<'_>, to: Seat<'_>, talk: Duration) -> Result<Self> {
+        Self::dial_ringing(from, to, RING, talk)
+    }
+
+    /// The same, with a callee that rings for `ring` before it answers.
+    ///
+    /// # Errors
+    /// When a phone does not start.
+    pub fn dial_ringing(
+        from: Seat<'_>,
+        to: Seat<'_>,
+        ring: Duration,
+        talk: Duration,
+    ) -> Result<Self> {
         let (near, away) = (
             Rtp::listen(from.0, &from.1.media())?,
             Rtp::listen(to.0, &to.1.media())?,
         );
-        let callee = to.1.answer(to.0, Duration::from_millis(200))?;
+        let callee = to.1.answer(to.0, ring)?;
         let caller = from.1.call(from.0, &to.1.user, talk)?;
         Ok(Self {
             caller,

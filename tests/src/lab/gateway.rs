@@ -75,6 +75,7 @@ pub fn built(name: &str) -> Result<PathBuf> {
 /// A running gateway.
 pub struct Gateway {
     process: Process,
+    config: String,
 }
 
 impl Gateway {
@@ -99,7 +100,20 @@ impl Gateway {
                 process.tail()
             );
         }
-        Ok(Self { process })
+        Ok(Self {
+            process,
+            config: config.to_owned(),
+        })
+    }
+
+    /// Starts it anew with the same configuration, killing it first if it still runs.
+    ///
+    /// # Errors
+    /// As [`Gateway::start`].
+    pub fn restart(&mut self, branch: &Branch) -> Result<()> {
+        self.process.kill();
+        *self = Self::start(branch, &self.config)?;
+        Ok(())
     }
 
     /// The daemon's process.

@@ -9,6 +9,7 @@ use super::branch::{GATEWAY_LAN, SOFTSWITCHES};
 use super::gateway::{self, Gateway};
 use super::kamailio::Softswitch;
 use super::phone::Phone;
+use super::sip::Message;
 use super::{Branch, Capture, Process, wait};
 
 /// How long a REGISTER, a call set-up or a call's end may take before it has failed.
@@ -114,6 +115,23 @@ impl Office {
         Ok(start.elapsed())
     }
 
+    /// Registers one phone of the branch. The statuses that it saw: a challenge and 200 where a
+    /// softswitch serves it, 200 alone where the gateway does.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn register_one(&self, phone: &Phone) -> Result<Vec<u16>> {
+        let earlier = self.wire.frames().len();
+        let mut registering = phone.register(&self.branch.phones, EXPIRES)?;
+        registering.succeed(LIMIT)?;
+        let seen = Message::of(&self.wire.frames()[earlier..], &phone.address);
+        Ok(seen
+            .iter()
+            .filter(|message| !message.sent)
+            .filter_map(Message::status)
+            .collect())
+    }
+
     /// Asks the gateway.
     ///
     /// # Errors
@@ -139,6 +157,22 @@ impl Office {
             self.lan.len()
         );
         Ok(count)
+    }
+
+    /// Waits until the group is in this state; how long it took.
+    ///
+    /// # Errors
+    /// When it is not within a minute.
+    pub fn wait_group(&self, state: &str) -> Result<Duration> {
+        let start = Instant::now();
+        let mut last = None;
+        let reached = wait::until(&format!("the group is {state}"), RECOVERY, || {
+            last = self.ask(&["status"]).ok();
+            let group = last.as_ref()?.pointer("/groups/0/state")?;
+            (group == state).then_some(())
+        });
+        reached.with_context(|| format!("{last:?}"))?;
+        Ok(start.elapsed())
     }
 
     /// State of the server with this index, in the gateway's eyes.

@@ -1,12 +1,13 @@
-//! The main story, act by act. Later acts (survivability, the controller's own death) go
-//! between `primary_blackhole_backup_answers` and `primary_returns`.
+//! The main story, act by act. The last death is not cured before both servers are gone.
 
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 
+use super::alone;
 use super::deaths::{Death, call_survives};
 use super::media::calls_with_media;
+use super::restart;
 use super::timeline::{Held, Timeline};
 use crate::lab::office::{LIMIT, Office, Opening, uri};
 use crate::lab::sip::SetUp;
@@ -65,18 +66,37 @@ pub(super) fn play(timeline: &mut Timeline) {
         timeline.step(step, title, |timeline| {
             call_survives(&mut office, timeline, death, number)
         });
-        let back = if number + 1 == DEATHS.len() {
-            death.cure(&mut office)
-        } else {
-            recover(&mut office, timeline, death)
-        };
-        if let Err(error) = back {
+        if number + 1 == DEATHS.len() {
+            break;
+        }
+        if let Err(error) = recover(&mut office, timeline, death) {
             timeline.say(format!("the primary does not come back: {error:#}"));
         }
     }
+    timeline.step(
+        "backup_dies_survivability",
+        "The backup dies too while a phone dials",
+        |timeline| alone::backup_dies(&office, timeline),
+    );
+    timeline.step(
+        "survivability_local_call",
+        "Phones register and call without any softswitch",
+        |timeline| alone::local_call(&office, timeline),
+    );
     timeline.step("primary_returns", "The primary returns", |timeline| {
         primary_returns(&office, timeline)
     });
+    let mut call = None;
+    timeline.step(
+        "controller_killed",
+        "The controller is killed in the middle of a call",
+        |timeline| restart::killed(&mut office, timeline, &mut call),
+    );
+    timeline.step(
+        "controller_restarted",
+        "The controller starts again",
+        |timeline| restart::restarted(&mut office, timeline, call),
+    );
 }
 
 /// Between deaths: the primary comes back, the group is put back by hand, phones register anew.
@@ -92,9 +112,14 @@ fn recover(office: &mut Office, timeline: &Timeline, death: Death) -> Result<()>
     Ok(())
 }
 
+/// The network to both comes back. What the phones do next goes up.
 fn primary_returns(office: &Office, timeline: &Timeline) -> Result<Held> {
+    for softswitch in &office.branch.softswitches {
+        softswitch.end_blackhole()?;
+    }
     let took = office.wait_primary_up()?;
     timeline.say(format!("called up after {} ms", took.as_millis()));
+    office.wait_group("serving")?;
     office.back_to_primary()?;
     let earlier = office.wire.frames().len();
     let (from, to) = (&office.lan[10], &office.far[6]);

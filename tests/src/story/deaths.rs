@@ -114,7 +114,7 @@ fn judge(setup: &SetUp) -> Result<Held> {
 }
 
 /// What the gateway itself says about it: the events since, with their evidence.
-fn evidence(office: &Office, timeline: &Timeline, known: usize) -> Result<()> {
+pub(super) fn evidence(office: &Office, timeline: &Timeline, known: usize) -> Result<()> {
     let events = office.events()?;
     ensure!(
         events.len() > known,

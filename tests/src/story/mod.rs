@@ -1,9 +1,11 @@
 //! The story of the demo: what people see of Keepline in three minutes, with real programs,
 //! measured times and the gateway's own evidence.
 
+mod alone;
 mod branch_story;
 mod deaths;
 mod media;
+mod restart;
 mod timeline;
 
 use std::path::Path;
