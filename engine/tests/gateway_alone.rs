@@ -74,6 +74,11 @@ fn em13_known_phones_register_here_and_others_do_not() {
         "{contact}"
     );
     assert!((54..=66).contains(&expires), "{expires}");
+    let local = world
+        .gateway
+        .registrations(world.now)
+        .all(|view| !view.upstream);
+    assert!(local, "the gateway itself vouches for its phones now");
     assert!(world.to(SS1).iter().all(|sent| sent.what() == "OPTIONS"));
     // The same user from elsewhere, somebody else's captured request, a wildcard: refused.
     let spoofed = register("201", CAROL, 3, 3600);

@@ -22,7 +22,7 @@ pub struct RegistrationView {
     pub expires: Duration,
     /// The server that holds it.
     pub server: ServerId,
-    /// Whether upstream holds it at present.
+    /// Whether upstream vouches for it at present; the gateway does while no server is left.
     pub upstream: bool,
 }
 
@@ -74,7 +74,7 @@ impl Gateway {
                 source: binding.source,
                 expires: binding.phone_until.since(now.mono),
                 server: binding.server,
-                upstream: binding.upstream_alive(now.mono),
+                upstream: binding.upstream_alive(now.mono) && !self.on_our_own(binding.group),
             })
     }
 
