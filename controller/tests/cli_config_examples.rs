@@ -34,18 +34,16 @@ fn every_shipped_example_is_clean() {
 }
 
 #[test]
-fn calls_are_bounded_by_ports_plans_and_links() {
+fn calls_are_bounded_by_ports_and_plans() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/branch.toml");
     let text = std::fs::read_to_string(path).expect("the example");
     let calls = |text: &str| {
         let loaded = config::parse(Path::new("k.toml"), text, &Machine::default());
         limits(&loaded.expect("a clean example").config).calls
     };
-    assert_eq!(calls(&text), 200, "max_calls of the only WAN");
-    let unbounded = text.replace("max_calls = 200", "");
-    assert_eq!(calls(&unbounded), 8192, "four plans a call");
+    assert_eq!(calls(&text), 8192, "four plans a call");
     assert_eq!(
-        calls(&(unbounded + "[media]\nports = \"10000-10099\"\n")),
+        calls(&(text + "[media]\nports = \"10000-10099\"\n")),
         50,
         "two ports a call"
     );

@@ -29,14 +29,9 @@ pub struct Limits {
 pub fn limits(config: &Config) -> Limits {
     let ports = u32::from(*config.media.ports.end() - *config.media.ports.start()) + 1;
     let by_media = (ports / PORTS_PER_LEG).min(PLANS_DEFAULT / PLANS_PER_CALL);
-    let by_links = config
-        .interfaces
-        .iter()
-        .filter(|i| i.side == keepline_engine::net::Side::Wan)
-        .map(|i| i.max_calls.unwrap_or(by_media))
-        .fold(0_u32, u32::saturating_add);
     Limits {
-        calls: by_media.min(by_links),
+        // `max_calls` of a link is not enforced yet, so it bounds nothing.
+        calls: by_media,
         map_bytes: map_bytes(ports),
     }
 }

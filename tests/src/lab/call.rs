@@ -25,6 +25,8 @@ pub struct Call {
     pub callee: Leg,
     near: Rtp,
     away: Rtp,
+    /// How long the caller stays after the answer.
+    talk: Duration,
 }
 
 impl Call {
@@ -57,6 +59,7 @@ impl Call {
             callee,
             near,
             away,
+            talk,
         })
     }
 
@@ -103,7 +106,7 @@ impl Call {
     /// # Errors
     /// When one has not.
     pub fn done(&mut self) -> Result<()> {
-        self.caller.done(LIMIT)?;
+        self.caller.done(self.talk + LIMIT)?;
         self.callee.done(LIMIT).map(drop)
     }
 }
