@@ -27,21 +27,12 @@ impl Gateway {
         sender: Party,
         target: Target,
     ) {
-        let Some(ctx) = self.contexts.get(&id) else {
-            return;
-        };
-        match ctx.request.method() {
-            Some(Method::Bye) => {
-                // It is tried for as long as a transaction lives: the server may be back.
-                self.branch_relayed(now, id, target);
-                self.answer(now, id, 200);
-                self.end_dialog(now, dialog);
-            }
-            Some(Method::Invite | Method::Update) if self.changes_nothing(id, dialog, sender) => {
-                self.refresh_here(now, id, dialog, sender);
-            }
-            _ => self.answer_with(now, id, 500, &[(Name::RetryAfter, TRY_AGAIN.to_owned())]),
+        let bye = |ctx: &Context| ctx.request.method() == Some(Method::Bye);
+        if self.contexts.get(&id).is_some_and(bye) {
+            // It is tried for as long as a transaction lives: the server may be back.
+            self.branch_relayed(now, id, target);
         }
+        self.server_gone(now, id, dialog, sender);
     }
 
     /// The server was found out while a request in a dialog waited for it.
