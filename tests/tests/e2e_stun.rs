@@ -98,9 +98,10 @@ fn kl3_turnutils_stunclient_is_answered() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn ex3_silence_while_no_server_can_be_reached() -> Result<()> {
-    let config = gateway::config() + "\n[survivability]\npolicy = \"off\"\n";
+/// An office without survivability that loses both softswitches once a phone was answered, and
+/// the phone's socket.
+fn cut_off(keys: &str) -> Result<(Office, UdpSocket)> {
+    let config = gateway::config() + "\n[survivability]\npolicy = \"off\"\n" + keys;
     let office = Office::open(&Opening {
         config,
         ..Opening::default()
@@ -111,9 +112,36 @@ fn ex3_silence_while_no_server_can_be_reached() -> Result<()> {
     for softswitch in &office.branch.softswitches {
         softswitch.blackhole("eth0")?;
     }
+    Ok((office, phone))
+}
+
+#[test]
+fn ex3_silence_while_no_server_can_be_reached() -> Result<()> {
+    let (office, phone) = cut_off("")?;
     wait::until("the gateway falls silent", Duration::from_secs(60), || {
         ask(&phone, &binding()).is_err().then_some(())
     })?;
+    ensure!(office.state(0)? == "down" && office.state(1)? == "down");
+    Ok(())
+}
+
+#[test]
+fn ex3_an_error_while_no_server_can_be_reached_where_so_configured() -> Result<()> {
+    let (office, phone) = cut_off("\n[keepalive]\non_path_down = \"error\"\n")?;
+    let request = binding();
+    let answer = wait::until("the gateway refuses", Duration::from_secs(60), || {
+        let answer = ask(&phone, &request).ok()?;
+        (answer[..2] == [0x01, 0x11]).then_some(answer)
+    })?;
+    // ERROR-CODE 500 (RFC 8489 section 14.8), under the request's transaction id.
+    ensure!(answer[4..20] == request[4..20], "{answer:02x?}");
+    ensure!(
+        answer[20..22] == [0x00, 0x09] && answer[26..28] == [5, 0],
+        "{answer:02x?}"
+    );
+    let refused = office.ask(&["stats"])?;
+    let count = refused.pointer("/reasons/stun_refused");
+    ensure!(count.and_then(Value::as_u64) > Some(0), "{refused}");
     ensure!(office.state(0)? == "down" && office.state(1)? == "down");
     Ok(())
 }

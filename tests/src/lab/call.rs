@@ -48,12 +48,34 @@ impl Call {
         ring: Duration,
         talk: Duration,
     ) -> Result<Self> {
-        let (near, away) = (
-            Rtp::listen(from.0, &from.1.media())?,
-            Rtp::listen(to.0, &to.1.media())?,
-        );
-        let callee = to.1.answer(to.0, ring)?;
-        let caller = from.1.call(from.0, &to.1.user, talk)?;
+        Self::between(from, to, talk, || {
+            let callee = to.1.answer(to.0, ring)?;
+            Ok((from.1.call(from.0, &to.1.user, talk)?, callee))
+        })
+    }
+
+    /// Dials a call in which either side renews the session, the caller after `talk`, and the
+    /// callee hangs up.
+    ///
+    /// # Errors
+    /// When a phone does not start.
+    pub fn dial_renewing(from: Seat<'_>, to: Seat<'_>, talk: Duration) -> Result<Self> {
+        Self::between(from, to, talk, || {
+            let callee = to.1.answer_renewing(to.0, RING)?;
+            Ok((from.1.call_renewing(from.0, &to.1.user, talk)?, callee))
+        })
+    }
+
+    /// Media first: SIPp takes ports of that range for itself, and makes way.
+    fn between(
+        from: Seat<'_>,
+        to: Seat<'_>,
+        talk: Duration,
+        legs: impl FnOnce() -> Result<(Leg, Leg)>,
+    ) -> Result<Self> {
+        let near = Rtp::listen(from.0, &from.1.media())?;
+        let away = Rtp::listen(to.0, &to.1.media())?;
+        let (caller, callee) = legs()?;
         Ok(Self {
             caller,
             callee,

@@ -10,6 +10,7 @@ pub mod branch;
 pub mod call;
 pub mod capture;
 pub mod cell;
+pub mod death;
 pub mod flows;
 pub mod gateway;
 pub mod kamailio;

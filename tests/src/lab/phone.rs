@@ -12,6 +12,10 @@ use super::{Launch, Node, Process};
 const REGISTER: &str = include_str!("../../scenarios/register.xml");
 const CALLER: &str = include_str!("../../scenarios/caller.xml");
 const CALLEE: &str = include_str!("../../scenarios/callee.xml");
+const CALLER_RENEWS: &str = include_str!("../../scenarios/caller-renews.xml");
+const CALLEE_RENEWS: &str = include_str!("../../scenarios/callee-renews.xml");
+/// Where the scenarios of a call's set-up end, and what happens in the call begins.
+const IN_THE_CALL: &str = "  <!-- in the call -->\n";
 
 /// A phone: a user at an address, with the proxy it speaks to.
 #[derive(Clone, Debug)]
@@ -112,6 +116,44 @@ impl Phone {
         })
     }
 
+    /// Calls, renews the session after `talk`, takes the callee's renewal and is hung up on:
+    /// the counterpart of [`Phone::answer_renewing`].
+    ///
+    /// # Errors
+    /// When SIPp cannot be started.
+    pub fn call_renewing(&self, node: &Node, to: &str, talk: Duration) -> Result<Leg> {
+        let scenario = with_tail(CALLER, CALLER_RENEWS)?;
+        let launch = self.sipp(node, "caller-renews", &scenario)?.args([
+            "-key",
+            "to",
+            to,
+            "-d",
+            &talk.as_millis().to_string(),
+        ]);
+        let process = node.start(&launch)?;
+        Ok(Leg {
+            process,
+            word: "answered",
+        })
+    }
+
+    /// Answers, takes the caller's renewal of the session, renews it itself a second later, and
+    /// hangs up another second later.
+    ///
+    /// # Errors
+    /// When SIPp cannot be started.
+    pub fn answer_renewing(&self, node: &Node, ring: Duration) -> Result<Leg> {
+        let scenario = with_tail(CALLEE, CALLEE_RENEWS)?;
+        let launch = self
+            .sipp(node, "callee-renews", &scenario)?
+            .args(["-d", &ring.as_millis().to_string()]);
+        let process = node.start(&launch)?;
+        Ok(Leg {
+            process,
+            word: "offered",
+        })
+    }
+
     fn media_port(&self) -> u16 {
         6000
     }
@@ -155,6 +197,14 @@ impl Phone {
             // SIPp lifts its file limit otherwise, and warns.
             .arg("-skip_rlimit"))
     }
+}
+
+/// A scenario with another course of the call after its set-up.
+fn with_tail(scenario: &str, tail: &str) -> Result<String> {
+    let (setup, _) = scenario
+        .split_once(IN_THE_CALL)
+        .context("the scenario has no mark where the call begins")?;
+    Ok(format!("{setup}{tail}"))
 }
 
 impl Leg {

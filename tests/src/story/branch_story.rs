@@ -5,10 +5,11 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, ensure};
 
 use super::alone;
-use super::deaths::{Death, call_survives};
+use super::deaths::call_survives;
 use super::media::calls_with_media;
 use super::restart;
 use super::timeline::{Held, Timeline};
+use crate::lab::death::Death;
 use crate::lab::office::{LIMIT, Office, Opening, uri};
 use crate::lab::sip::SetUp;
 

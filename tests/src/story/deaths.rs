@@ -7,49 +7,13 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use super::timeline::{Held, Timeline};
+use crate::lab::death::{Death, THINK, challenged};
 use crate::lab::office::{LIMIT, Office, uri};
-use crate::lab::sip::{Message, SetUp};
+use crate::lab::sip::SetUp;
 
-/// How long the caller thinks between challenge and answer: time to die in.
-const THINK: Duration = Duration::from_millis(400);
 /// What the phone's user may wait at most, first byte of the answered challenge to the 200.
 const BOUND: Duration = Duration::from_millis(2500);
 const TALK: Duration = Duration::from_millis(500);
-
-/// A way to die, and the cure.
-#[derive(Clone, Copy)]
-pub(super) enum Death {
-    /// `kill -9`: its ports answer with ICMP.
-    Killed,
-    /// SIGSTOP: packets go in, nothing comes out.
-    Stopped,
-    /// The network eats everything, both ways.
-    Blackhole,
-}
-
-impl Death {
-    fn strike(self, office: &mut Office) -> Result<&'static str> {
-        match self {
-            Self::Killed => office.primary.kill(),
-            Self::Stopped => office.primary.pause()?,
-            Self::Blackhole => office.branch.softswitches[0].blackhole("eth0")?,
-        }
-        Ok(match self {
-            Self::Killed => "the primary is killed",
-            Self::Stopped => "the primary is stopped",
-            Self::Blackhole => "the primary is cut off without a trace",
-        })
-    }
-
-    /// Brings the primary back to life.
-    pub(super) fn cure(self, office: &mut Office) -> Result<()> {
-        match self {
-            Self::Killed => office.primary.restart(&office.branch),
-            Self::Stopped => office.primary.resume(),
-            Self::Blackhole => office.branch.softswitches[0].end_blackhole(),
-        }
-    }
-}
 
 /// One death with one call in it.
 pub(super) fn call_survives(
@@ -70,16 +34,14 @@ pub(super) fn call_survives(
     );
     let mut callee = to.answer(&office.branch.far, Duration::from_millis(200))?;
     let mut caller = from.call_thinking(&office.branch.phones, &to.user, TALK, THINK)?;
-    office.wire.wait_frame(earlier, LIMIT, |frame| {
-        let messages = Message::of(std::slice::from_ref(frame), &from.address);
-        messages.iter().any(|message| message.status() == Some(407))
-    })?;
+    challenged(office, earlier, &from.address)?;
     let start = Instant::now();
     timeline.say(format!(
         "{} calls {}; the primary has challenged it",
         from.user, to.user
     ));
-    timeline.say(death.strike(office)?);
+    death.strike(office)?;
+    timeline.say(death.told());
     ensure!(
         start.elapsed() < THINK,
         "too slow to strike in time: the machine is overloaded"
