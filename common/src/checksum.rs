@@ -29,6 +29,13 @@ impl Sum {
         Self(self.0 + u32::from_ne_bytes(words) as u64)
     }
 
+    /// Adds two 16-bit words that were read as one number.
+    #[inline(always)]
+    #[must_use]
+    pub const fn raw(self, words: u32) -> Self {
+        Self(self.0 + words as u64)
+    }
+
     /// Adds an address.
     #[inline(always)]
     #[must_use]

@@ -81,6 +81,17 @@ impl PathWord {
         Answer::from_bits(self.0)
     }
 
+    /// What everybody is told, whatever the time, unless the path is changing or fell.
+    #[inline(always)]
+    #[must_use]
+    pub const fn for_all(self) -> Option<Answer> {
+        if (self.0 >> 2 ^ self.0) & 3 == 0 {
+            Some(Answer::from_bits(self.0))
+        } else {
+            None
+        }
+    }
+
     /// The answer for the client of this hash at `now_ns`.
     #[inline(always)]
     #[must_use]
@@ -146,6 +157,15 @@ mod tests {
         #[test]
         fn at_once_means_everybody_always(now in answer(), at: u64, client: u16) {
             prop_assert_eq!(PathWord::at_once(now).answer(at, client), now);
+            prop_assert_eq!(PathWord::at_once(now).for_all(), Some(now));
+        }
+
+        #[test]
+        fn a_path_that_changes_has_no_answer_for_all(
+            before in answer(), now in answer(), at in 0..1_u64 << 60, spread in 0..60_000 * MS,
+        ) {
+            let word = PathWord::changing(before, now, at, spread);
+            prop_assert_eq!(word.for_all(), (before == now).then_some(now));
         }
     }
 

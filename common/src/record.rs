@@ -5,7 +5,7 @@
 //! MEDIA[address slot × ports + port − first] ─┐ word (slot, generation)
 //!                                             ├─► PLANS[slot] ─► GROUPS[group] ─► HOPS[index]
 //! FLOWS{key} ─────────────────────────────────┘ record             word             record
-//! STATE[slot]        ADDRS{address} ─► address slot
+//! STATE[slot]        ADDRS{address} ─► address slot    OURS word: a filter before ADDRS
 //! LISTENERS{address, port} ─► listener, path    CLIENTS{address, port, listener} ─► path
 //! PATHS[path] word (see `gate`)
 //! ```
@@ -40,6 +40,20 @@ pub const fn mapped(address: [u8; 4]) -> Address {
 pub fn unmapped(address: &Address) -> Option<[u8; 4]> {
     let [a @ .., b, c, d, e] = *address;
     (a == MAPPED).then_some([b, c, d, e])
+}
+
+/// The bit of `OURS` that stands for `address`: none of our addresses has it = not ours. Saves
+/// looking up nearly every stranger.
+#[inline(always)]
+#[must_use]
+pub const fn address_bit(address: &Address) -> u64 {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = *address;
+    let words = u32::from_ne_bytes([a, b, c, d])
+        ^ u32::from_ne_bytes([e, f, g, h])
+        ^ u32::from_ne_bytes([i, j, k, l])
+        ^ u32::from_ne_bytes([m, n, o, p]);
+    // Fibonacci hashing: the six highest bits of the product.
+    1 << (words.wrapping_mul(0x9e37_79b9) >> 26)
 }
 
 /// Declares a record of the kernel boundary with its size, zero-copy on the controller's side.

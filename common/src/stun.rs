@@ -1,6 +1,7 @@
 //! STUN Binding (RFC 8489): what can be answered without credentials or state, and the answer.
 
 use crate::{
+    checksum::Sum,
     crc::Crc,
     limits::{STUN_ATTRIBUTES, STUN_FINGERPRINT_BYTES},
     record::{Address, unmapped},
@@ -8,8 +9,8 @@ use crate::{
 
 /// Length of the header.
 pub const HEADER: u32 = 20;
-/// The longest answer: header, XOR-MAPPED-ADDRESS of IPv6, FINGERPRINT.
-pub const ANSWER_MAX: usize = 52;
+/// Words of the longest answer before its FINGERPRINT: header and XOR-MAPPED-ADDRESS of IPv6.
+const WORDS: usize = 11;
 
 const COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 const BINDING_REQUEST: [u8; 2] = [0x00, 0x01];
@@ -178,47 +179,75 @@ fn check_fingerprint<W: Words + ?Sized>(
     }
 }
 
-/// An answer: whole words, so that summing and copying go by four.
+/// An answer, by words as they stand in the message, in the machine's order: the kernel's program
+/// handles whole words three times faster than bytes. Words past the end are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
-    words: [[u8; 4]; ANSWER_MAX / 4],
-    len: u32,
+    words: [u32; WORDS],
+    form: Form,
+    fingerprint: Option<[u32; 2]>,
+}
+
+/// Which answer it is: its length before the FINGERPRINT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Error 500: 7 words.
+    Error,
+    /// An IPv4 address: 8 words.
+    Ipv4,
+    /// An IPv6 address: 11 words.
+    Ipv6,
+}
+
+impl Form {
+    /// Words of the message before the FINGERPRINT.
+    #[inline(always)]
+    #[must_use]
+    pub const fn words(self) -> u32 {
+        match self {
+            Self::Error => 7,
+            Self::Ipv4 => 8,
+            Self::Ipv6 => 11,
+        }
+    }
 }
 
 impl Answer {
     /// Success: the client's address as we see it (section 14.2).
     #[inline(always)]
     #[must_use]
-    pub fn success(request: &Request, address: &Address, port: [u8; 2]) -> Self {
-        let [cookie, id @ ..] = request.transaction;
-        let port = [port[0] ^ cookie[0], port[1] ^ cookie[1]];
-        let mut words = [[0; 4]; ANSWER_MAX / 4];
-        words[6] = [0, 1, port[0], port[1]];
-        let body = if let Some(v4) = unmapped(address) {
-            words[5] = attribute(XOR_MAPPED_ADDRESS, 8);
-            words[7] = xor(v4, cookie);
-            12
-        } else {
-            let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = *address;
-            words[5] = attribute(XOR_MAPPED_ADDRESS, 20);
-            words[6][1] = 2;
-            words[7] = xor([a, b, c, d], cookie);
-            words[8] = xor([e, f, g, h], id[0]);
-            words[9] = xor([i, j, k, l], id[1]);
-            words[10] = xor([m, n, o, p], id[2]);
-            24
-        };
-        Self::finish(words, BINDING_SUCCESS, body, request)
+    pub fn success(request: &Request, address: &Address, [p0, p1]: [u8; 2]) -> Self {
+        let [cookie, id @ ..] = request.transaction.map(u32::from_ne_bytes);
+        let port = [p0 ^ COOKIE[0], p1 ^ COOKIE[1]];
+        let [a, b, c, d] = in_words(address);
+        if unmapped(address).is_some() {
+            let body = [
+                attribute(XOR_MAPPED_ADDRESS, 8),
+                word([0, 1, port[0], port[1]]),
+                d ^ cookie,
+                0,
+                0,
+                0,
+            ];
+            return Self::finish(body, Form::Ipv4, BINDING_SUCCESS, request);
+        }
+        let body = [
+            attribute(XOR_MAPPED_ADDRESS, 20),
+            word([0, 2, port[0], port[1]]),
+            a ^ cookie,
+            b ^ id[0],
+            c ^ id[1],
+            d ^ id[2],
+        ];
+        Self::finish(body, Form::Ipv6, BINDING_SUCCESS, request)
     }
 
     /// Binding error 500 without a reason phrase (section 14.8).
     #[inline(always)]
     #[must_use]
     pub fn error_500(request: &Request) -> Self {
-        let mut words = [[0; 4]; ANSWER_MAX / 4];
-        words[5] = attribute(ERROR_CODE, 4);
-        words[6] = [0, 0, 5, 0];
-        Self::finish(words, BINDING_ERROR, 8, request)
+        let body = [attribute(ERROR_CODE, 4), word([0, 0, 5, 0]), 0, 0, 0, 0];
+        Self::finish(body, Form::Error, BINDING_ERROR, request)
     }
 
     /// Its length in bytes: a multiple of four.
@@ -226,63 +255,94 @@ impl Answer {
     #[expect(clippy::len_without_is_empty, reason = "an answer is never empty")]
     #[must_use]
     pub const fn len(&self) -> u32 {
-        self.len
+        let sealed = if self.fingerprint.is_some() { 2 } else { 0 };
+        (self.form.words() + sealed) * 4
     }
 
-    /// The word at `index`, zero past the end.
+    /// Which answer it is.
     #[inline(always)]
     #[must_use]
-    pub const fn word(&self, index: usize) -> [u8; 4] {
-        self.words[index]
+    pub const fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Its first `N` words, which for [`Form::words`] are all before the FINGERPRINT.
+    #[inline(always)]
+    #[must_use]
+    pub fn words<const N: usize>(&self) -> [u32; N] {
+        core::array::from_fn(|index| self.words.get(index).copied().unwrap_or(0))
+    }
+
+    /// The FINGERPRINT at its end, when the request had one.
+    #[inline(always)]
+    #[must_use]
+    pub const fn fingerprint(&self) -> Option<[u32; 2]> {
+        self.fingerprint
+    }
+
+    /// Adds it to a checksum.
+    #[inline(always)]
+    #[must_use]
+    pub fn add_to(&self, sum: Sum) -> Sum {
+        let [a, b] = self.fingerprint.unwrap_or([0; 2]);
+        let sum = sum.raw(a).raw(b);
+        self.words.iter().fold(sum, |sum, word| sum.raw(*word))
     }
 
     #[inline(always)]
-    fn finish(
-        mut words: [[u8; 4]; ANSWER_MAX / 4],
-        kind: [u8; 2],
-        body: u16,
-        request: &Request,
-    ) -> Self {
-        let total = if request.fingerprint { body + 8 } else { body };
-        let [l0, l1] = total.to_be_bytes();
-        words[0] = [kind[0], kind[1], l0, l1];
-        [words[1], words[2], words[3], words[4]] = request.transaction;
+    fn finish(body: [u32; 6], form: Form, [k0, k1]: [u8; 2], request: &Request) -> Self {
+        let sealed = if request.fingerprint { 8 } else { 0 };
+        let [l0, l1] = (form.words() as u16 * 4 - HEADER as u16 + sealed).to_be_bytes();
+        let [cookie, id0, id1, id2] = request.transaction.map(u32::from_ne_bytes);
+        let [a, b, c, d, e, f] = body;
+        let first = word([k0, k1, l0, l1]);
+        let mut answer = Self {
+            words: [first, cookie, id0, id1, id2, a, b, c, d, e, f],
+            form,
+            fingerprint: None,
+        };
         if request.fingerprint {
-            // `body` is 8, 12 or 24: constant branches keep every index constant.
-            match body {
-                8 => seal::<7>(&mut words),
-                12 => seal::<8>(&mut words),
-                _ => seal::<11>(&mut words),
-            }
+            let head = attribute(FINGERPRINT.to_be_bytes(), 4);
+            // The lengths are constants, so that every index is.
+            let crc = match form {
+                Form::Error => crc_of(answer.words::<7>()),
+                Form::Ipv4 => crc_of(answer.words::<8>()),
+                Form::Ipv6 => crc_of(answer.words::<11>()),
+            };
+            answer.fingerprint = Some([head, word(crc.fingerprint())]);
         }
-        Self {
-            words,
-            len: HEADER + u32::from(total),
-        }
+        answer
     }
 }
 
-/// Appends FINGERPRINT behind the first `N` words.
 #[inline(always)]
-fn seal<const N: usize>(words: &mut [[u8; 4]; ANSWER_MAX / 4]) {
-    let mut crc = Crc::new();
-    let mut index = 0;
-    while index < N {
-        crc = crc.word(words[index]);
-        index += 1;
-    }
-    words[N] = attribute(FINGERPRINT.to_be_bytes(), 4);
-    words[N + 1] = crc.fingerprint();
+fn crc_of<const N: usize>(words: [u32; N]) -> Crc {
+    words
+        .iter()
+        .fold(Crc::new(), |crc, word| crc.word(word.to_ne_bytes()))
 }
 
 #[inline(always)]
-const fn attribute([a, b]: [u8; 2], len: u8) -> [u8; 4] {
-    [a, b, 0, len]
+const fn attribute([a, b]: [u8; 2], len: u8) -> u32 {
+    word([a, b, 0, len])
 }
 
+/// Four bytes as they stand in the message, as one number.
 #[inline(always)]
-const fn xor([a, b, c, d]: [u8; 4], [e, f, g, h]: [u8; 4]) -> [u8; 4] {
-    [a ^ e, b ^ f, c ^ g, d ^ h]
+const fn word(bytes: [u8; 4]) -> u32 {
+    u32::from_ne_bytes(bytes)
+}
+
+/// An address as four numbers, its bytes as they stand.
+#[inline(always)]
+const fn in_words(address: &Address) -> [u32; 4] {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = *address;
+    [
+        word([a, b, c, d]),
+        word([e, f, g, h]),
+        word([i, j, k, l]),
+        word([m, n, o, p]),
+    ]
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! STUN Binding requests on listeners, answered to where they came from.
 
-use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
 use keepline_common::{
     checksum::Sum,
     gate,
     reason::Reason,
     record::{Address, Listener, unmapped},
-    stun::{self, ANSWER_MAX, Answer, Refusal, Words},
+    stun::{self, Answer, Form, Refusal, Words},
 };
 
 use crate::{
@@ -34,9 +33,7 @@ pub fn answer<F: Frame>(
     if !may_ask(&datagram.key.source, datagram.key.source_port) {
         return Err(Reason::StunBadSource);
     }
-    // SAFETY: no argument, no state: it reads a clock. The only time this packet takes.
-    let now = unsafe { bpf_ktime_get_ns() };
-    let (answer, reason) = match listeners::gate(datagram, listener, now) {
+    let (answer, reason) = match listeners::gate(datagram, listener) {
         gate::Answer::Silent => return Ok(Reason::StunSilenced),
         gate::Answer::Serving => {
             let (address, port) = (&datagram.key.source, datagram.key.source_port);
@@ -154,21 +151,22 @@ fn write_udp<F: Frame>(frame: &mut F, datagram: &Datagram, answer: &Answer) -> O
     let [a, b] = key.destination_port;
     let [c, d] = key.source_port;
     let [l0, l1] = ((UDP + answer.len()) as u16).to_be_bytes();
-    let mut sum = Sum::new()
+    let sum = Sum::new()
         .address(&key.source)
         .address(&key.destination)
         .word([0, PROTOCOL_UDP])
         .word([l0, l1])
         .dword([a, b, c, d])
         .word([l0, l1]);
-    for index in 0..ANSWER_MAX / 4 {
-        if index as u32 * 4 >= answer.len() {
-            break;
-        }
-        let word = answer.word(index);
-        sum = sum.dword(word);
-        frame.write(datagram.payload() + index as u32 * 4, word)?;
+    let at = datagram.payload();
+    match answer.form() {
+        Form::Error => frame.write_words(at, answer.words::<7>())?,
+        Form::Ipv4 => frame.write_words(at, answer.words::<8>())?,
+        Form::Ipv6 => frame.write_words(at, answer.words::<11>())?,
     }
-    frame.write(datagram.l4(), [a, b, c, d, l0, l1, 0, 0])?;
-    frame.set_udp_checksum(datagram.l4() + 6, sum)
+    if let Some(seal) = answer.fingerprint() {
+        frame.write_words(at + answer.form().words() * 4, seal)?;
+    }
+    let [c0, c1] = answer.add_to(sum).udp_checksum();
+    frame.write(datagram.l4(), [a, b, c, d, l0, l1, c0, c1])
 }

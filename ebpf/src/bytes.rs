@@ -77,3 +77,18 @@ pub unsafe fn store<const N: usize>(to: *mut u8, bytes: [u8; N]) {
         unsafe { *to.add(at) = bytes[at] };
     }
 }
+
+/// Puts `words` at `to`, one after the other.
+///
+/// # Safety
+/// `to` must point to `N` writable words that nothing else refers to; it need not be aligned.
+#[inline(always)]
+pub unsafe fn store_words<const N: usize>(to: *mut u8, words: [u32; N]) {
+    for (index, word) in words.into_iter().enumerate() {
+        // SAFETY: the four bytes at `index` of the caller's `N` words.
+        unsafe {
+            asm!("*(u32 *)({0} + 0) = {1}", in(reg) to.add(index * 4), in(reg) u64::from(word),
+                options(nostack, preserves_flags));
+        }
+    }
+}

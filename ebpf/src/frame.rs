@@ -27,6 +27,9 @@ pub trait Frame {
     /// Replaces the `N` bytes at `at`; `None` past the end.
     fn write<const N: usize>(&mut self, at: u32, bytes: [u8; N]) -> Option<()>;
 
+    /// Replaces the `N` words at `at`; `None` past the end.
+    fn write_words<const N: usize>(&mut self, at: u32, words: [u32; N]) -> Option<()>;
+
     /// Its VLAN tags.
     fn tags(&self) -> Result<Tags, Reason>;
 

@@ -9,7 +9,7 @@ use keepline_common::{
     classify::Class,
     limits::{ADDRESS_SLOTS, ADDRESSES, MEDIA_PORTS_MAX},
     reason::Reason,
-    record::{Address, FlowKey, PlanWord},
+    record::{Address, FlowKey, PlanWord, address_bit},
 };
 
 use crate::{
@@ -23,6 +23,10 @@ use crate::{
 /// Our addresses: which slot of `MEDIA` each has.
 #[map]
 static ADDRS: HashMap<Address, u32> = HashMap::with_max_entries(ADDRESSES, 0);
+
+/// One word: the [`address_bit`]s of everything in `ADDRS`.
+#[map]
+static OURS: Array<u64> = Array::with_max_entries(1, MMAPABLE);
 
 /// Words: address slot × ports + port − first.
 #[map]
@@ -45,6 +49,13 @@ pub struct Index {
 /// Whether an address is one of ours.
 #[inline(always)]
 pub fn is_ours(address: &Address) -> bool {
+    let Some(bits) = OURS.get_ptr(0) else {
+        return false;
+    };
+    // SAFETY: a value of the map, aligned; the controller sets a bit before it makes the entry.
+    if unsafe { bits.read_volatile() } & address_bit(address) == 0 {
+        return false;
+    }
     // SAFETY: only whether there is an entry counts.
     unsafe { ADDRS.get(address) }.is_some()
 }

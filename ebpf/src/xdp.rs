@@ -40,17 +40,18 @@ impl XdpFrame {
         Self { ctx }
     }
 
-    /// Where the `N` bytes at `at` lie, if the frame holds them.
+    /// Where `N` of `T`, which is bytes, lie at `at`, if the frame holds them.
     ///
     /// This is the proof every access rests on: the pointer that is returned was compared with
     /// the end of the frame, with its length added, and the verifier checks the same.
     #[inline(always)]
-    fn at<const N: usize>(&self, at: u32) -> Option<*mut [u8; N]> {
+    fn at<T, const N: usize>(&self, at: u32) -> Option<*mut [T; N]> {
         if at > OFFSET_MAX {
             return None;
         }
         let start = self.ctx.data() + at as usize;
-        (start + N <= self.ctx.data_end()).then_some(start as *mut [u8; N])
+        let end = start + size_of::<[T; N]>();
+        (end <= self.ctx.data_end()).then_some(start as *mut [T; N])
     }
 
     #[inline(always)]
@@ -75,15 +76,22 @@ impl Frame for XdpFrame {
     #[inline(always)]
     fn read<const N: usize>(&self, at: u32) -> Option<[u8; N]> {
         // SAFETY: `at` compared the bytes with the end of the frame; any bytes are a `[u8; N]`.
-        self.at::<N>(at)
+        self.at::<u8, N>(at)
             .map(|from| unsafe { bytes::load(from.cast_const().cast()) })
     }
 
     #[inline(always)]
     fn write<const N: usize>(&mut self, at: u32, bytes: [u8; N]) -> Option<()> {
         // SAFETY: `at` compared the bytes with the end of the frame; nothing else refers to it.
-        self.at::<N>(at)
+        self.at::<u8, N>(at)
             .map(|place| unsafe { bytes::store(place.cast(), bytes) })
+    }
+
+    #[inline(always)]
+    fn write_words<const N: usize>(&mut self, at: u32, words: [u32; N]) -> Option<()> {
+        // SAFETY: as in `write`; no two words are in one place.
+        self.at::<[u8; 4], N>(at)
+            .map(|place| unsafe { bytes::store_words(place.cast(), words) })
     }
 
     #[inline(always)]

@@ -27,9 +27,16 @@ fn read(bytes: &[u8]) -> Result<Request, Refusal> {
 }
 
 fn bytes_of(answer: &Answer) -> Vec<u8> {
-    (0..answer.len() as usize / 4)
-        .flat_map(|index| answer.word(index))
-        .collect()
+    let words = answer.words::<11>();
+    let whole = words.iter().take(answer.form().words() as usize);
+    let sealed = answer.fingerprint().into_iter().flatten();
+    let bytes: Vec<u8> = whole
+        .copied()
+        .chain(sealed)
+        .flat_map(u32::to_ne_bytes)
+        .collect();
+    assert_eq!(bytes.len(), answer.len() as usize);
+    bytes
 }
 
 #[test]
@@ -185,6 +192,10 @@ proptest! {
             Answer::success(&request, &address, port)
         };
         let bytes = bytes_of(&answer);
+        let sum = bytes
+            .chunks_exact(4)
+            .fold(Sum::new(), |sum, w| sum.dword([w[0], w[1], w[2], w[3]]));
+        prop_assert_eq!(answer.add_to(Sum::new()).checksum(), sum.checksum());
         let end = bytes.len() - 4;
         let value = [bytes[end], bytes[end + 1], bytes[end + 2], bytes[end + 3]];
         prop_assert_eq!(check_fingerprint(&bytes[..], answer.len(), value), Ok(()));

@@ -37,13 +37,14 @@ pub struct Shape {
 
 /// Every map of the object.
 #[must_use]
-pub fn shapes(sizes: &Sizes) -> [Shape; 14] {
+pub fn shapes(sizes: &Sizes) -> [Shape; 15] {
     use MapType::{Array, DevMapHash, Hash, PerCpuHash, RingBuf};
     let index = size_of::<u32>();
     let word = size_of::<u64>();
     let counters = size_of::<[u64; Reason::COUNT]>();
     [
         shape("ADDRS", Hash, size_of::<Address>(), index, ADDRESSES, 0),
+        shape("OURS", Array, index, word, 1, MMAPABLE),
         shape("MEDIA", Array, index, word, sizes.media_words(), MMAPABLE),
         shape("PLANS", Array, index, size_of::<Plan>(), sizes.plans, 0),
         shape(

@@ -10,7 +10,7 @@ use bytemuck::Pod;
 use keepline_common::{
     limits,
     reason::Reason,
-    record::{Address, ClientKey, FlowState, Hop, Listener, ListenerKey, Plan},
+    record::{Address, ClientKey, FlowState, Hop, Listener, ListenerKey, Plan, address_bit},
 };
 
 use super::{
@@ -29,6 +29,7 @@ type Counts = [u64; Reason::COUNT];
 pub struct Maps {
     sizes: Sizes,
     media: Words,
+    ours: Words,
     groups: Words,
     paths: Words,
     plans: Records<Plan>,
@@ -47,10 +48,13 @@ impl Maps {
     /// # Errors
     /// [`Error::Map`] names the one that cannot be opened.
     pub fn of(ebpf: &mut Ebpf, sizes: Sizes) -> Result<Self, Error> {
-        Self::with(sizes, |name| {
+        let maps = Self::with(sizes, |name| {
             ebpf.take_map(name)
                 .ok_or_else(|| Error::map(name, "absent"))
-        })
+        })?;
+        maps.filter_anew()
+            .map_err(|error| Error::map("OURS", error))?;
+        Ok(maps)
     }
 
     /// Opens the maps pinned in `directory`, which were compared before.
@@ -72,6 +76,7 @@ impl Maps {
         Ok(Self {
             sizes,
             media: words_of("MEDIA", open("MEDIA")?, sizes.media_words())?,
+            ours: words_of("OURS", open("OURS")?, 1)?,
             groups: words_of("GROUPS", open("GROUPS")?, limits::GROUPS)?,
             paths: words_of("PATHS", open("PATHS")?, limits::PATHS)?,
             plans: typed("PLANS", open("PLANS")?)?,
@@ -106,6 +111,14 @@ impl Maps {
         // Absent is as good as removed.
         let _ = self.counters.remove(&ifindex);
         let _ = self.devices.remove(ifindex);
+    }
+
+    /// Makes the filter before `ADDRS` from what stands there.
+    fn filter_anew(&self) -> io::Result<()> {
+        let addresses = self.addresses()?;
+        let bits = addresses.iter().map(|(address, _)| address_bit(address));
+        self.ours.store(0, bits.fold(0, |all, bit| all | bit));
+        Ok(())
     }
 
     /// Gives a slot the counters it had in other maps.
@@ -247,11 +260,15 @@ impl Tables for Maps {
     }
 
     fn set_address(&mut self, address: Address, slot: u32) -> io::Result<()> {
+        // First the bit: whoever finds none takes the address for a stranger's.
+        self.ours
+            .store(0, self.ours.load(0) | address_bit(&address));
         self.addresses.insert(Raw(address), slot, 0).map_err(kernel)
     }
 
     fn clear_address(&mut self, address: Address) -> io::Result<()> {
-        removed(self.addresses.remove(&Raw(address)))
+        removed(self.addresses.remove(&Raw(address)))?;
+        self.filter_anew()
     }
 
     fn addresses(&self) -> io::Result<Vec<(Address, u32)>> {
