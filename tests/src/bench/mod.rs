@@ -1,5 +1,6 @@
 //! The benches: rows with their bars (docs: performance), each the median of repetitions.
 
+mod harness;
 pub mod testrun;
 
 use serde::Serialize;

@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::{build, setup, sh};
+use crate::{bench, build, setup, sh};
 use discover::TestBinary;
 use results::{Outcome, Results};
 
@@ -54,6 +54,11 @@ pub(crate) fn run(suite: Suite, only: Option<&str>) -> Result<bool> {
         if suite.includes(binary.suite) {
             now.extend(run_binary(&binary, only)?);
         }
+    }
+    if suite.includes(Suite::Ebpf) && only.is_none() {
+        println!("\n== bench testrun");
+        let outcome = Outcome::from_success(bench::sizes()?);
+        now.push(results::Test::new("bench", "testrun_sizes", outcome));
     }
     for result in &now {
         results.record(result.clone());
