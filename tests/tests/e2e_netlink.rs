@@ -169,7 +169,7 @@ fn a_route_to_a_second_router_is_told() -> Result<()> {
 }
 
 #[test]
-fn em2_a_new_address_replaces_the_old_as_source() -> Result<()> {
+fn a_new_address_replaces_the_old_as_source() -> Result<()> {
     with_router(async |mut net: Net, cable: Cable| {
         cable.gateway.ip("addr add 10.99.2.10/24 dev wan0")?;
         cable.gateway.ip("addr del 10.99.1.10/24 dev wan0")?;

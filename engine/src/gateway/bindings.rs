@@ -158,6 +158,16 @@ impl Bindings {
         self.touched.insert(id);
     }
 
+    /// The next refresh of those that `wanted` picks goes upstream. The rest is not touched.
+    pub(crate) fn mark_due(&mut self, wanted: impl Fn(&Binding) -> bool) {
+        for (id, binding) in &mut self.by_id {
+            if wanted(binding) {
+                binding.due = true;
+                self.touched.insert(*id);
+            }
+        }
+    }
+
     /// All count as touched.
     pub(crate) fn touch_all(&mut self) {
         self.touched.extend(self.by_id.keys());

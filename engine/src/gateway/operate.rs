@@ -93,17 +93,7 @@ impl Gateway {
 
     /// Every binding of a group goes upstream at its next refresh.
     pub(super) fn all_due(&mut self, group: GroupId) {
-        let of_group: Vec<u64> = self
-            .bindings
-            .iter()
-            .filter(|(_, binding)| binding.group == group)
-            .map(|(id, _)| id)
-            .collect();
-        for binding in of_group {
-            if let Some(binding) = self.bindings.get_mut(binding) {
-                binding.due = true;
-            }
-        }
+        self.bindings.mark_due(|binding| binding.group == group);
     }
 
     /// A server by its URI as configured, or by its address.

@@ -244,16 +244,7 @@ impl Gateway {
 
     /// Every binding of a dead server is due: its phone's next refresh finds another one.
     fn server_down(&mut self, path: PathKey) {
-        let of_server: Vec<u64> = self
-            .bindings
-            .iter()
-            .filter(|(_, binding)| binding.server == path.server)
-            .map(|(id, _)| id)
-            .collect();
-        for id in of_server {
-            if let Some(binding) = self.bindings.get_mut(id) {
-                binding.due = true;
-            }
-        }
+        self.bindings
+            .mark_due(|binding| binding.server == path.server);
     }
 }

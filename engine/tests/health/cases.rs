@@ -15,14 +15,14 @@ fn judged(answer: Answer) -> PathState {
 }
 
 #[test]
-fn case_p1_any_answer_but_a_down_code_means_reachable() {
+fn em6_case_p1_any_answer_but_a_down_code_means_reachable() {
     for code in [200, 401, 403, 404, 405, 481, 486, 500, 501] {
         assert_eq!(judged(Answer::Options(code, None)), PathState::Up, "{code}");
     }
 }
 
 #[test]
-fn case_p2_down_codes_and_silence_mean_down() {
+fn em6_case_p2_down_codes_and_silence_mean_down() {
     for code in [408, 502, 503, 504] {
         assert_eq!(
             judged(Answer::Options(code, None)),
@@ -52,7 +52,7 @@ fn case_p2_down_codes_and_silence_mean_down() {
 }
 
 #[test]
-fn case_p3_retry_after_holds_at_once_and_a_200_does_not_end_it() {
+fn em6_case_p3_retry_after_holds_at_once_and_a_200_does_not_end_it() {
     let mut world = World::new(group(2), 1, 1);
     world.run(secs(5));
     world.set(0, Answer::Options(503, Some(120)));
@@ -105,7 +105,7 @@ fn case_p3_retry_after_is_capped_and_of_held_servers_the_earliest_is_used() {
 }
 
 #[test]
-fn case_p7_each_link_has_its_own_state() {
+fn em12_case_p7_each_link_has_its_own_state() {
     let mut world = World::new(group(1), 2, 1);
     world.run(secs(5));
     world.answers.insert(path(0, 1), Answer::Silence);
@@ -195,7 +195,7 @@ fn case_p9_a_blackhole_is_down_within_interval_plus_timeouts() {
 }
 
 #[test]
-fn case_p10_one_miss_changes_nothing_and_one_answer_does_not_either() {
+fn em8_case_p10_one_miss_changes_nothing_and_one_answer_does_not_either() {
     let conf = GroupConf {
         probe: ProbeMode::All,
         ..group(1)
@@ -286,7 +286,7 @@ fn case_f7_a_long_back_off_is_cut_when_the_last_server_dies() {
 }
 
 #[test]
-fn case_f8_a_flapping_server_gets_no_work_back_until_it_is_stable() {
+fn em11_case_f8_a_flapping_server_gets_no_work_back_until_it_is_stable() {
     let mut world = World::new(group(2), 1, 1);
     world.run(secs(2));
     for _ in 0..20 {

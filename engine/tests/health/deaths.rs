@@ -2,7 +2,7 @@
 //! backup, and how soon the verdict stands (EM4, signalling.md section 1).
 
 use crate::sim::{Answer, World, group, ms, path, secs};
-use keepline_engine::health::{Class, GroupState, PathState};
+use keepline_engine::health::{Class, GroupState, Judgement, PathState, RequestId};
 
 /// A world whose first server has answered `calls` calls before it dies.
 fn warmed_up(calls: usize, seed: u64) -> World {
@@ -69,6 +69,33 @@ fn em4_the_verdict_stands_700_ms_after_the_suspicion() {
             .any(|w| w.contains("3 OPTIONS in a burst unanswered")),
         "{what:?}"
     );
+}
+
+/// Karn: an answer to a request that was sent twice may belong to either, so it says nothing
+/// about the server's response time (RFC 6298 section 3).
+#[test]
+fn em4_the_answer_to_a_request_sent_again_is_no_sample() {
+    let mut world = warmed_up(20, 1);
+    let known = world.view(path(0, 0)).srtt;
+    assert_eq!(known[0], Some(ms(20)), "one way is 10 ms");
+    let slow = |world: &mut World, again: bool, number: u64| {
+        let req = RequestId(number);
+        let invite = Class::Invite;
+        world
+            .health
+            .sent(world.now, req, path(0, 0), invite, "INVITE by hand");
+        world.run(ms(400));
+        if again {
+            world.health.retransmitted(world.now, req);
+        }
+        let answered = world.health.received(world.now, req, 200, None, false);
+        assert_eq!(answered, Judgement::Relay);
+        world.drain();
+    };
+    slow(&mut world, true, 1_000_001);
+    assert_eq!(world.view(path(0, 0)).srtt, known, "sent twice");
+    slow(&mut world, false, 1_000_002);
+    assert!(world.view(path(0, 0)).srtt > known, "sent once");
 }
 
 #[test]

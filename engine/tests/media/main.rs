@@ -2,4 +2,7 @@
 
 mod calls;
 mod gateway;
+mod hairpins;
+mod limits;
 mod props;
+mod sources;
