@@ -6,6 +6,7 @@
 //! kernel takes all of it away ([`cell`] is the guard). So any number of labs can stand side
 //! by side, and none has to clean up after another.
 
+pub mod baresip;
 pub mod branch;
 pub mod call;
 pub mod capture;
@@ -30,4 +31,5 @@ pub use capture::{Capture, Frame};
 pub use cell::Cell;
 pub use netns::Netns;
 pub use node::Node;
+pub use phone::Phone;
 pub use process::{Launch, Process};

@@ -1,0 +1,88 @@
+//! A phone that people use: baresip, without a sound card. It plays a tone, and answers by itself.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use rustix::process::Signal;
+
+use super::kamailio::{DOMAIN, password};
+use super::office::LIMIT;
+use super::{Launch, Node, Phone, Process};
+
+/// A running baresip.
+pub struct Baresip {
+    process: Process,
+}
+
+impl Baresip {
+    /// Starts it as `phone`, with RTP ports from `rtp` on, and returns when it is registered.
+    /// `commands` are typed into it once it runs, as in `/dial sip:201@example.test`.
+    ///
+    /// # Errors
+    /// When it does not register; the message quotes it.
+    pub fn start(node: &Node, phone: &Phone, rtp: u16, commands: &[&str]) -> Result<Self> {
+        let folder = format!("/run/baresip/{}", phone.user);
+        for (name, text) in [
+            ("config", config(phone, rtp)),
+            ("accounts", account(phone)),
+            ("contacts", String::new()),
+        ] {
+            node.cell().write(format!("{folder}/{name}"), text)?;
+        }
+        let mut launch = Launch::new("baresip").args(["-f", &folder, "-4", "-v"]);
+        for command in commands {
+            launch = launch.args(["-e", command]);
+        }
+        let process = node.start(&launch)?;
+        process.wait_line("200 OK", LIMIT)?;
+        Ok(Self { process })
+    }
+
+    /// Waits until it says `text`.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn says(&self, text: &str, limit: Duration) -> Result<()> {
+        self.process.wait_line(text, limit).map(drop)
+    }
+
+    /// Ends it as Ctrl-C does: it hangs up, takes its registration back and goes.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub fn quit(&mut self) -> Result<()> {
+        self.process.signal(Signal::INT)?;
+        self.process.wait(LIMIT).map(drop)
+    }
+}
+
+fn account(phone: &Phone) -> String {
+    let Phone { user, proxy, .. } = phone;
+    format!(
+        "<sip:{user}@{DOMAIN}>;auth_user={user};auth_pass={};outbound=\"sip:{proxy}\";\
+         answermode=auto;regint=60;audio_codecs=PCMU\n",
+        password(user)
+    )
+}
+
+fn config(phone: &Phone, rtp: u16) -> String {
+    format!(
+        "poll_method epoll\n\
+         sip_listen {}:5060\n\
+         rtp_ports {rtp}-{}\n\
+         rtcp_mux no\n\
+         audio_source ausine,440\n\
+         ausrc_srate 48000\n\
+         ausrc_channels 2\n\
+         audio_player aubridge,ear\n\
+         audio_alert aubridge,bell\n\
+         module_path /usr/lib/baresip/modules\n\
+         module g711.so\n\
+         module ausine.so\n\
+         module aubridge.so\n\
+         module_tmp account.so\n\
+         module_app menu.so\n",
+        phone.address,
+        rtp + 98
+    )
+}
