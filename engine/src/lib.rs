@@ -18,3 +18,4 @@ pub mod steer;
 pub mod stun;
 pub mod time;
 pub mod transaction;
+pub mod tunnel;
