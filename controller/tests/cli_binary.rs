@@ -264,6 +264,7 @@ fn answer(ask: Ask) {
                     name: "wan0".into(),
                     mode: "native".into(),
                     attached: true,
+                    degraded: Vec::new(),
                 }],
                 ..Fastpath::default()
             },

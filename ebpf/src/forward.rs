@@ -25,7 +25,7 @@ pub fn forward<F: Frame>(
     found: &Found,
 ) -> Result<Reason, Reason> {
     let plan = found.plan;
-    let hop = plans::hop(plan.group).inspect_err(|reason| {
+    let (index, hop) = plans::hop(plan.group).inspect_err(|reason| {
         events::tell(datagram, *reason, plan.group);
     })?;
     let out = Out::new(datagram, plan, hop)?;
@@ -46,6 +46,7 @@ pub fn forward<F: Frame>(
     // SAFETY: no argument, no state: it reads a clock. The only time this packet takes.
     let now = unsafe { bpf_ktime_get_ns() };
     plans::count_forwarded(found.slot, datagram.payload_len(), now);
+    plans::count_sent(index);
     Ok(Reason::FlowForwarded)
 }
 
@@ -122,33 +123,19 @@ impl Out {
                     .checksum();
                 write_ipv4_tail(frame, self.l3, datagram.ttl - 1, check, from, to)?;
             }
+            // Traffic class and flow label stay: only the tail is written.
             (true, None) => {
-                frame.write(self.l3 + 7, [datagram.ttl - 1])?;
-                frame.write(self.l3 + 8, hop.source)?;
-                frame.write(self.l3 + 24, plan.to)?;
+                let ttl = datagram.ttl - 1;
+                write_ipv6_tail(frame, self.l3, ttl, &hop.source, &plan.to)?;
             }
             (true, Some((from, to))) => {
-                write_ipv4(
-                    frame,
-                    self.l3,
-                    datagram.tos,
-                    datagram.ttl - 1,
-                    datagram.udp_len,
-                    from,
-                    to,
-                )?;
+                let (tos, ttl) = (datagram.tos, datagram.ttl - 1);
+                write_ipv4(frame, self.l3, tos, ttl, datagram.udp_len, from, to)?;
             }
             (false, None) => {
-                let (from, to) = (&hop.source, &plan.to);
-                write_ipv6(
-                    frame,
-                    self.l3,
-                    datagram.tos,
-                    datagram.ttl - 1,
-                    datagram.udp_len,
-                    from,
-                    to,
-                )?;
+                let (tos, ttl) = (datagram.tos, datagram.ttl - 1);
+                let len = datagram.udp_len;
+                write_ipv6(frame, self.l3, tos, ttl, len, &hop.source, &plan.to)?;
             }
         }
         self.write_udp(frame, datagram, plan, hop)
@@ -270,19 +257,21 @@ pub fn write_ipv6<F: Frame>(
     to: &Address,
 ) -> Option<()> {
     let [l0, l1] = (payload as u16).to_be_bytes();
-    frame.write(
-        at,
-        [
-            0x60 | class >> 4,
-            class << 4,
-            0,
-            0,
-            l0,
-            l1,
-            PROTOCOL_UDP,
-            ttl,
-        ],
-    )?;
+    let head = [0x60 | class >> 4, class << 4, 0, 0, l0, l1, PROTOCOL_UDP];
+    frame.write(at, head)?;
+    write_ipv6_tail(frame, at, ttl, from, to)
+}
+
+/// Everything of an IPv6 header from the hop limit on.
+#[inline(always)]
+fn write_ipv6_tail<F: Frame>(
+    frame: &mut F,
+    at: u32,
+    ttl: u8,
+    from: &Address,
+    to: &Address,
+) -> Option<()> {
+    frame.write(at + 7, [ttl])?;
     frame.write(at + 8, *from)?;
     frame.write(at + 24, *to)
 }

@@ -46,6 +46,12 @@ pub fn keepline(ctx: XdpContext) -> u32 {
     }
 }
 
+/// Passes everything: for the other end of a veth, which else takes no frames from us.
+#[xdp(frags)]
+pub fn keepline_stub(_ctx: XdpContext) -> u32 {
+    xdp_action::XDP_PASS
+}
+
 /// The policy. `Ok`: dealt with here. `Err`: why it was left to others, or to nobody.
 #[inline(always)]
 fn decide<F: Frame>(frame: &mut F) -> Result<Reason, Reason> {

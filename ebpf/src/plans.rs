@@ -3,7 +3,7 @@
 use aya_ebpf::{
     Global,
     macros::map,
-    maps::{Array, HashMap},
+    maps::{Array, HashMap, PerCpuArray},
 };
 use keepline_common::{
     limits::{FLOWS_DEFAULT, GROUPS as GROUPS_MAX, HOPS as HOPS_MAX, PLANS_DEFAULT},
@@ -31,6 +31,10 @@ static GROUPS: Array<u32> = Array::with_max_entries(GROUPS_MAX, MMAPABLE);
 /// How datagrams leave; immutable while a word leads there.
 #[map]
 static HOPS: Array<Hop> = Array::with_max_entries(HOPS_MAX, 0);
+
+/// Frames handed to each hop's device, per CPU.
+#[map]
+static SENT: PerCpuArray<u64> = PerCpuArray::with_max_entries(HOPS_MAX, 0);
 
 /// Words: flows that are not addressed to us (transparent mode).
 #[map]
@@ -78,16 +82,26 @@ pub fn transparent(datagram: &Datagram) -> Result<Found, Reason> {
     }
 }
 
-/// The hop a group points to at this moment.
+/// The hop a group points to at this moment, and its index.
 #[inline(always)]
-pub fn hop(group: u32) -> Result<&'static Hop, Reason> {
+pub fn hop(group: u32) -> Result<(u32, &'static Hop), Reason> {
     let word = GROUPS.get_ptr(group).ok_or(Reason::HopUnresolved)?;
     // SAFETY: a value of the map, aligned; read once, since the controller may store meanwhile.
     let index = unsafe { word.read_volatile() };
     if index == 0 {
         return Err(Reason::HopUnresolved);
     }
-    HOPS.get(index).ok_or(Reason::HopUnresolved)
+    let hop = HOPS.get(index).ok_or(Reason::HopUnresolved)?;
+    Ok((index, hop))
+}
+
+/// Counts a frame that was handed to a hop's device.
+#[inline(always)]
+pub fn count_sent(hop: u32) {
+    if let Some(sent) = SENT.get_ptr_mut(hop) {
+        // SAFETY: this CPU's own copy, and XDP does not preempt itself.
+        unsafe { *sent += 1 }
+    }
 }
 
 /// Counts a forwarded datagram.

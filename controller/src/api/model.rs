@@ -186,6 +186,9 @@ pub struct FastpathInterface {
     pub mode: String,
     /// Whether the program is on it.
     pub attached: bool,
+    /// Why it works less well than it could, one sentence each.
+    #[serde(default)]
+    pub degraded: Vec<String>,
 }
 
 /// Packets by verdict.

@@ -109,6 +109,7 @@ fn status(pin: &Path, out: Output) -> Result<(), Failure> {
             attached: interface.mode.is_some(),
             mode: interface.mode.map_or("", mode).to_owned(),
             name: interface.name,
+            degraded: Vec::new(),
         })
         .collect();
     out.answer(&serde_json::json!({ "interfaces": interfaces }), |_| {

@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, os::unix::net::UnixStream, path::Path};
 
+use super::{clock, interface};
 use crate::config::{Config, model::ListenAddress};
 
 /// Kernel that `NTF_EXT_MANAGED` and pinned XDP links need.
@@ -25,7 +26,25 @@ pub(super) struct Check {
 }
 
 impl Check {
-    fn needed(check: &'static str, ok: bool, found: impl Into<String>, remedy: &str) -> Self {
+    /// Something the gateway runs without, less well.
+    pub(super) fn better(
+        check: &'static str,
+        ok: bool,
+        found: impl Into<String>,
+        remedy: &str,
+    ) -> Self {
+        Self {
+            needed: false,
+            ..Self::needed(check, ok, found, remedy)
+        }
+    }
+
+    pub(super) fn needed(
+        check: &'static str,
+        ok: bool,
+        found: impl Into<String>,
+        remedy: &str,
+    ) -> Self {
         let remedy = if ok { String::new() } else { remedy.to_owned() };
         Self {
             check,
@@ -44,8 +63,14 @@ pub(super) fn checks(config: Option<&Config>, socket: &Path) -> Vec<Check> {
         c.fastpath.pin.as_path()
     });
     checks.push(bpffs(pin));
+    checks.extend(clock::checks(
+        config.map(|config| config.store.path.as_path()),
+    ));
     let Some(config) = config else { return checks };
-    checks.extend(config.interfaces.iter().map(|i| interface(&i.name)));
+    for there in &config.interfaces {
+        checks.push(interface(&there.name));
+        checks.extend(interface::checks(there));
+    }
     // A running daemon holds the very ports that would be tried.
     if UnixStream::connect(socket).is_err() {
         checks.extend(
@@ -76,13 +101,15 @@ fn root() -> Check {
 }
 
 fn kernel() -> Check {
-    let release = rustix::system::uname()
-        .release()
-        .to_string_lossy()
-        .into_owned();
-    let ok = version(&release).is_some_and(|version| version >= KERNEL);
+    let name = rustix::system::uname();
+    kernel_of(&name.release().to_string_lossy())
+}
+
+fn kernel_of(release: &str) -> Check {
+    let ok = version(release).is_some_and(|version| version >= KERNEL);
     let found = format!("the kernel is {release}");
-    Check::needed("kernel", ok, found, "use a kernel of 5.18 or newer")
+    let remedy = "use a kernel of 5.18 or newer: older ones keep no neighbours for XDP";
+    Check::needed("kernel", ok, found, remedy)
 }
 
 fn version(release: &str) -> Option<(u32, u32)> {
@@ -97,15 +124,12 @@ fn btf() -> Check {
     } else {
         "the kernel has no BTF"
     };
-    Check {
-        needed: false,
-        ..Check::needed(
-            "btf",
-            ok,
-            found,
-            "use a kernel with CONFIG_DEBUG_INFO_BTF=y",
-        )
-    }
+    Check::better(
+        "btf",
+        ok,
+        found,
+        "use a kernel with CONFIG_DEBUG_INFO_BTF=y",
+    )
 }
 
 fn bpffs(pin: &Path) -> Check {
@@ -210,6 +234,11 @@ mod tests {
         assert!(version("6.1.0").is_some_and(|v| v >= KERNEL));
         assert!(version("5.9.1").is_some_and(|v| v < KERNEL));
         assert_eq!(version("unknown"), None);
+        let old = kernel_of("5.10.0-28-amd64");
+        assert!(old.needed && !old.ok);
+        assert_eq!(old.found, "the kernel is 5.10.0-28-amd64");
+        assert!(old.remedy.contains("5.18"));
+        assert!(kernel_of("6.1.0").ok && kernel_of("6.1.0").remedy.is_empty());
     }
 
     #[test]

@@ -3,9 +3,11 @@
 
 mod args;
 mod ask;
+mod clock;
 mod config;
 mod doctor;
 mod fastpath;
+mod interface;
 mod machine;
 mod output;
 mod probe;

@@ -86,12 +86,14 @@ pub(super) fn unhealthy(status: &Status) -> Vec<String> {
     for interface in &status.fastpath.interfaces {
         if !interface.attached {
             wrong.push(format!("no fast path on {}", interface.name));
-        } else if interface.mode == "generic" {
-            wrong.push(format!(
-                "the fast path on {} is degraded to generic XDP",
-                interface.name
-            ));
         }
+        let name = &interface.name;
+        wrong.extend(
+            interface
+                .degraded
+                .iter()
+                .map(|why| format!("the fast path on {name} is degraded: {why}")),
+        );
     }
     if let Some(why) = &status.store.failing {
         wrong.push(format!("the store takes no changes: {why}"));

@@ -58,6 +58,11 @@ pub trait DataPath {
     /// When the program cannot be put back; what could be is.
     fn repair(&mut self) -> Result<Vec<Attached>, fastpath::Error>;
 
+    /// The ring of rare events, once.
+    fn events(&mut self) -> Option<fastpath::events::Events> {
+        None
+    }
+
     /// Does what is due. Orphans that were silent for `orphan_idle` go.
     ///
     /// # Errors

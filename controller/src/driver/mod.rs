@@ -13,15 +13,17 @@ mod render;
 mod secret;
 mod sockets;
 mod start;
+mod told;
 mod xdp;
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 pub use clock::{Clock, SystemClock};
 pub use data_path::{DataPath, NoDataPath};
 pub use journal::Journal;
 pub use start::{Options, StartError, run};
 
+use keepline_common::record::EventRecord;
 use keepline_engine::{
     event::{Event, Evidence},
     gateway::{Gateway, Output},
@@ -61,6 +63,10 @@ struct Driver {
     /// How the store was when it was asked last.
     store_health: Health,
     journal: Journal,
+    /// Which rare events of the fast path were shown.
+    told: told::Told,
+    /// Why interfaces work less well than they could, as it was told.
+    degraded: BTreeMap<String, Vec<String>>,
     /// Something could not be put into the maps: all of it is compared at the next tick.
     overrun: bool,
 }
@@ -73,6 +79,8 @@ struct Queues {
     asks: mpsc::Receiver<Ask>,
     /// What changed in the kernel's network.
     changes: mpsc::Receiver<NetChange>,
+    /// What the fast path tells.
+    told: mpsc::Receiver<EventRecord>,
     /// Closed or sent to when the daemon shall end.
     stop: mpsc::Receiver<()>,
     /// Sent to when the configuration shall be read again.
@@ -102,6 +110,7 @@ impl Driver {
                 () = sleep => self.gateway.handle_timeout(self.clock.now()),
                 Some(heard) = queues.heard.recv() => self.hear(heard, &mut queues.heard),
                 Some(change) = queues.changes.recv() => self.net_changed(&change),
+                Some(record) = queues.told.recv() => self.fastpath_told(&record),
                 Some(ask) = queues.asks.recv() => self.ask(self.clock.now(), ask),
                 Some(()) = queues.reload.recv() => drop(self.reload()),
                 _ = tick.tick() => self.tick(),
@@ -187,10 +196,35 @@ impl Driver {
         if let Err(error) = self.data_path.tick(self.config.media.timeout, now) {
             tracing::warn!(%error, "fast path not tidied");
         }
+        self.tell_degraded();
         if std::mem::take(&mut self.overrun) {
             self.reconcile();
         }
         self.watch_store();
+    }
+
+    /// A rare event of the program becomes one that people see.
+    fn fastpath_told(&mut self, record: &EventRecord) {
+        let interface = self.interface_name(record.ifindex);
+        let event = self.told.event(self.clock.now(), record, interface);
+        if let Some(event) = event {
+            self.journal.record(&event);
+        }
+    }
+
+    /// Says of each interface when it begins to work less well than it could, and when it ends.
+    fn tell_degraded(&mut self) {
+        let attached = self.data_path.attached().into_iter();
+        let now: BTreeMap<_, _> = attached.map(|on| (on.name, on.degraded)).collect();
+        for (name, why) in &now {
+            let before = self.degraded.get(name).map_or(&[][..], Vec::as_slice);
+            // Figures in a sentence change: only the number of faults is a change of state.
+            if before.len() != why.len() {
+                let event = render::degraded_event(self.clock.now(), name, before, why);
+                self.journal.record(&event);
+            }
+        }
+        self.degraded = now;
     }
 
     /// A store that fails is said once, and once that it works again: then it is told

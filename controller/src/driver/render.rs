@@ -71,6 +71,25 @@ pub(super) fn store_event(now: Now, path: String, health: &Health) -> Event {
     }
 }
 
+/// An interface began or ceased to work less well than it could.
+#[must_use]
+pub(super) fn degraded_event(now: Now, name: &str, before: &[String], why: &[String]) -> Event {
+    let state = |why: &[String]| if why.is_empty() { "well" } else { "degraded" }.to_owned();
+    let what = |what: &String| Evidence {
+        at: now,
+        what: what.clone(),
+    };
+    Event {
+        at: now,
+        kind: "fastpath",
+        object: name.to_owned(),
+        from: state(before),
+        to: state(why),
+        rule: "fastpath_degraded",
+        evidence: why.iter().map(what).collect(),
+    }
+}
+
 /// All groups with their servers. `local` says whether survivability serves anybody.
 #[must_use]
 pub(super) fn groups(views: &[GroupView], local: bool) -> Vec<model::Group> {
@@ -279,6 +298,7 @@ pub(super) fn fastpath(
             }
             .to_owned(),
             attached: true,
+            degraded: on.degraded.clone(),
         })
         .collect();
     model::Fastpath {

@@ -123,7 +123,8 @@ pub async fn run(options: Options) -> Result<(), StartError> {
         let listener = tokio::net::TcpListener::bind(api.listen).await;
         server.listen_tcp(listener.map_err(|error| taken("the API", api.listen, &error))?);
     }
-    let data_path = data_path(&config, &netlink, &engine, &clock)?;
+    let mut data_path = data_path(&config, &netlink, &engine, &clock)?;
+    let told = super::told::listen(data_path.events());
     let (stop_in, stop) = mpsc::channel(1);
     let (reload_in, reload) = mpsc::channel(1);
     signals(stop_in, reload_in)
@@ -139,6 +140,8 @@ pub async fn run(options: Options) -> Result<(), StartError> {
         store: Box::new(store),
         store_health: Health::default(),
         journal,
+        told: super::told::Told::new(),
+        degraded: std::collections::BTreeMap::new(),
         overrun: false,
     };
     // Flows of restored calls are claimed before anything is heard: no plan of theirs changes.
@@ -152,6 +155,7 @@ pub async fn run(options: Options) -> Result<(), StartError> {
             heard,
             asks,
             changes,
+            told,
             stop,
             reload,
         })

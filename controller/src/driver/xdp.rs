@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use keepline_common::reason::Reason;
 use keepline_engine::{
     net::{LinkId, ListenerId},
     steer::{Delta, Flow, GateId},
@@ -12,7 +13,10 @@ use super::{DataPath, StartError};
 use crate::{
     config::{Config, model::XdpMode},
     fastpath::{
-        self, Attached, Fastpath, Interface, InterfaceCounters, Options, XdpChoice, maps::Maps,
+        self, Attached, Fastpath, Interface, InterfaceCounters, Options, XdpChoice,
+        events::Events,
+        maps::Maps,
+        redirects::{Counter, Handed, Watch},
     },
     netlink::LinkResolver,
     steer::{Error, FlowRow, HopRow, LinkPlace, Steer},
@@ -33,7 +37,12 @@ pub(super) fn start(
             error.remedy().unwrap_or_default(),
         )
     };
-    let (programs, maps) = Fastpath::start(&options(config)).map_err(failed)?;
+    let mut told = |stage: fastpath::Stage<'_>| {
+        tracing::debug!(?stage, "fast path");
+        Ok(())
+    };
+    let started = Fastpath::start_by_stages(&options(config), &mut told);
+    let (programs, maps) = started.map_err(failed)?;
     if let Some(sentence) = programs.rebuilt() {
         tracing::warn!("{sentence}");
     }
@@ -50,7 +59,11 @@ pub(super) fn start(
             "keepline fastpath unload, then start again",
         )
     })?;
-    Ok(Box::new(Xdp { programs, steer }))
+    Ok(Box::new(Xdp {
+        programs,
+        steer,
+        watch: Watch::default(),
+    }))
 }
 
 /// What the configuration asks of the fast path.
@@ -77,6 +90,35 @@ fn options(config: &Config) -> Options {
 struct Xdp {
     programs: Fastpath,
     steer: Steer<Maps, LinkResolver>,
+    watch: Watch,
+}
+
+impl Xdp {
+    /// Compares what was handed to devices with what left them (case X13).
+    fn watch(&mut self) -> Result<(), Error> {
+        let mut handed = Vec::new();
+        for hop in self.steer.hops()? {
+            // A hop that cannot be read is not judged.
+            if let Ok(frames) = self.steer.tables().sent(hop.id) {
+                handed.push(Handed {
+                    by: Counter::Hop(hop.id),
+                    device: hop.ifindex,
+                    frames,
+                });
+            }
+        }
+        for interface in self.counters() {
+            let answers = [Reason::StunAnswered, Reason::StunRefused];
+            let of = |reason: Reason| interface.packets.get(reason as usize).copied();
+            handed.push(Handed {
+                by: Counter::Answers(interface.ifindex),
+                device: interface.ifindex,
+                frames: answers.into_iter().filter_map(of).sum(),
+            });
+        }
+        self.watch.look(&handed, fastpath::sent);
+        Ok(())
+    }
 }
 
 impl DataPath for Xdp {
@@ -118,6 +160,7 @@ impl DataPath for Xdp {
                 "orphaned flows ended: silent for the media timeout"
             );
         }
+        self.watch()?;
         self.steer.tick(now)
     }
 
@@ -134,7 +177,19 @@ impl DataPath for Xdp {
     }
 
     fn attached(&self) -> Vec<Attached> {
-        self.programs.attached().to_vec()
+        let mut all = self.programs.attached().to_vec();
+        for on in &mut all {
+            let losing = self.watch.losing(on.ifindex);
+            on.degraded.extend(losing.map(str::to_owned));
+        }
+        all
+    }
+
+    fn events(&mut self) -> Option<Events> {
+        self.programs.events().unwrap_or_else(|error| {
+            tracing::warn!(%error, "events of the fast path are not told");
+            None
+        })
     }
 
     fn counters(&self) -> Vec<InterfaceCounters> {

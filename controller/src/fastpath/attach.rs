@@ -19,11 +19,6 @@ use super::{
     pins,
 };
 
-/// What is to know of a veth.
-const VETH: &str = "a veth: frames sent to it are lost unless its other end carries an XDP \
-                    program (a bare PASS will do), and its other end must not offload checksums \
-                    (ethtool -K DEV tx off)";
-
 /// Makes `interface` carry `program`, pinned in `directory`. A pinned link, of this version or
 /// one in `older`, has its program replaced without a gap; a severed one is made anew.
 /// `None`: the interface shall carry nothing.
@@ -63,17 +58,12 @@ pub(super) fn attach(
     if mode == Mode::Generic {
         degraded.push("generic XDP: half as fast as native".into());
     }
-    let notes = if device.is_veth {
-        vec![VETH.into()]
-    } else {
-        Vec::new()
-    };
     Ok(Some(Attached {
         name: device.name,
         ifindex: device.index,
         mode,
         degraded,
-        notes,
+        notes: Vec::new(),
     }))
 }
 
@@ -144,7 +134,13 @@ fn fresh(
     }
 }
 
-fn one_mode(program: &mut Xdp, device: &Device, pin: &Path, mode: Mode) -> Result<Mode, Error> {
+/// Attaches in one mode and pins.
+pub(super) fn one_mode(
+    program: &mut Xdp,
+    device: &Device,
+    pin: &Path,
+    mode: Mode,
+) -> Result<Mode, Error> {
     let flags = match mode {
         Mode::Native => XdpMode::Driver,
         Mode::Generic => XdpMode::Skb,

@@ -10,7 +10,7 @@ use keepline_common::{
     record::{HOP_FORWARD, PlanWord},
 };
 
-use super::{Error, layout, maps::Maps};
+use super::{Error, Stage, layout, maps::Maps};
 use crate::steer::tables::Tables as _;
 
 /// Carries the flows of the maps in `old` over. `None`: their records are another version's,
@@ -18,13 +18,18 @@ use crate::steer::tables::Tables as _;
 ///
 /// # Errors
 /// When the kernel refuses a read or a write.
-pub(super) fn flows(old: &Path, new: &mut Maps) -> Result<Option<usize>, Error> {
+pub(super) fn flows(
+    old: &Path,
+    new: &mut Maps,
+    at: &mut dyn FnMut(Stage<'_>) -> Result<(), Error>,
+) -> Result<Option<usize>, Error> {
     let Some(sizes) = layout::pinned_sizes(old) else {
         return Ok(None);
     };
     let old = Maps::pinned(old, sizes)?;
     let failed = |error: io::Error| Error::map("PLANS", error);
     groups(&old, new).map_err(failed)?;
+    at(Stage::Filling)?;
     media(&old, new).map(Some).map_err(failed)
 }
 

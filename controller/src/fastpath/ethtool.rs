@@ -1,4 +1,4 @@
-//! Two offloads by the ethtool ioctl: no crate of the tree offers it synchronously.
+//! Offloads by the ethtool ioctl: no crate of the tree offers it synchronously.
 
 #![expect(unsafe_code, reason = "one ioctl with a pointer to two structs")]
 
@@ -6,6 +6,10 @@ use std::{io, os::fd::AsRawFd};
 
 const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_SFLAGS: u32 = 0x26;
+const ETHTOOL_GTXCSUM: u32 = 0x16;
+const ETHTOOL_GGRO: u32 = 0x2b;
+/// `ETH_FLAG_LRO`.
+const LRO: u32 = 1 << 15;
 /// `ETH_FLAG_RXVLAN`: the device strips tags before the program sees them.
 const RXVLAN: u32 = 1 << 8;
 
@@ -24,7 +28,31 @@ pub(super) fn strips_tags(interface: &str) -> io::Result<bool> {
     Ok(call(interface, ETHTOOL_GFLAGS, 0)? & RXVLAN != 0)
 }
 
-/// Stops it.
+/// Whether checksums of what leaves are left to the device (case X6).
+///
+/// # Errors
+/// When the device has no such switch.
+pub(super) fn tx_checksum(interface: &str) -> io::Result<bool> {
+    Ok(call(interface, ETHTOOL_GTXCSUM, 0)? != 0)
+}
+
+/// Whether the network stack merges packets.
+///
+/// # Errors
+/// When the device has no such switch.
+pub(super) fn gro(interface: &str) -> io::Result<bool> {
+    Ok(call(interface, ETHTOOL_GGRO, 0)? != 0)
+}
+
+/// Whether the device merges packets.
+///
+/// # Errors
+/// When the device has no such flags.
+pub(super) fn lro(interface: &str) -> io::Result<bool> {
+    Ok(call(interface, ETHTOOL_GFLAGS, 0)? & LRO != 0)
+}
+
+/// Stops stripping tags.
 ///
 /// # Errors
 /// When the device refuses.

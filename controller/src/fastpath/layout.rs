@@ -37,8 +37,8 @@ pub struct Shape {
 
 /// Every map of the object.
 #[must_use]
-pub fn shapes(sizes: &Sizes) -> [Shape; 15] {
-    use MapType::{Array, DevMapHash, Hash, PerCpuHash, RingBuf};
+pub fn shapes(sizes: &Sizes) -> [Shape; 16] {
+    use MapType::{Array, DevMapHash, Hash, PerCpuArray, PerCpuHash, RingBuf};
     let index = size_of::<u32>();
     let word = size_of::<u64>();
     let counters = size_of::<[u64; Reason::COUNT]>();
@@ -57,6 +57,7 @@ pub fn shapes(sizes: &Sizes) -> [Shape; 15] {
         ),
         shape("GROUPS", Array, index, index, GROUPS, MMAPABLE),
         shape("HOPS", Array, index, size_of::<Hop>(), HOPS, 0),
+        shape("SENT", PerCpuArray, index, word, HOPS, 0),
         shape("FLOWS", Hash, size_of::<FlowKey>(), word, sizes.flows, 0),
         shape(
             "LISTENERS",

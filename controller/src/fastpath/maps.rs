@@ -4,7 +4,7 @@ use std::{io, path::Path};
 
 use aya::{
     Ebpf,
-    maps::{Array, DevMapHash, HashMap, Map, MapData, PerCpuHashMap, PerCpuValues},
+    maps::{Array, DevMapHash, HashMap, Map, MapData, PerCpuArray, PerCpuHashMap, PerCpuValues},
 };
 use bytemuck::Pod;
 use keepline_common::{
@@ -35,6 +35,7 @@ pub struct Maps {
     plans: Records<Plan>,
     state: Records<FlowState>,
     hops: Records<Hop>,
+    sent: PerCpuArray<MapData, u64>,
     addresses: HashMap<MapData, Raw<Address>, u32>,
     listeners: HashMap<MapData, Raw<ListenerKey>, Raw<Listener>>,
     clients: HashMap<MapData, Raw<ClientKey>, u32>,
@@ -82,6 +83,7 @@ impl Maps {
             plans: typed("PLANS", open("PLANS")?)?,
             state: typed("STATE", open("STATE")?)?,
             hops: typed("HOPS", open("HOPS")?)?,
+            sent: typed("SENT", open("SENT")?)?,
             addresses: typed("ADDRS", open("ADDRS")?)?,
             listeners: typed("LISTENERS", open("LISTENERS")?)?,
             clients: typed("CLIENTS", open("CLIENTS")?)?,
@@ -124,6 +126,16 @@ impl Maps {
     /// Gives a slot the counters it had in other maps.
     pub(super) fn set_state(&mut self, slot: u32, state: &FlowState) -> io::Result<()> {
         set(&mut self.state, slot, *state)
+    }
+
+    /// Frames handed to a hop's device so far.
+    ///
+    /// # Errors
+    /// [`Error::Map`] when the kernel refuses.
+    pub fn sent(&self, hop: u32) -> Result<u64, Error> {
+        let cpus = self.sent.get(&hop, 0);
+        let cpus = cpus.map_err(|error| Error::map("SENT", error))?;
+        Ok(cpus.iter().sum())
     }
 
     /// Packets by interface index and reason.

@@ -12,17 +12,26 @@ use std::{
 use aya::Ebpf;
 
 mod attach;
+pub mod batch;
 mod carry;
 mod device;
 mod error;
 mod ethtool;
+pub mod events;
+mod features;
+mod inspect;
 pub mod layout;
 pub mod maps;
 pub mod object;
+mod peer;
 mod pins;
+pub mod redirects;
+mod rtnl;
 pub mod words;
 
 pub use error::Error;
+pub use features::Features;
+pub use inspect::{Inspection, inspect};
 
 use self::{device::Device, layout::Shape, maps::Maps, object::Sizes};
 
@@ -112,6 +121,21 @@ pub struct InterfaceCounters {
     pub packets: Vec<u64>,
 }
 
+/// How far a start has come. One that is killed at any of them is finished by the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage<'a> {
+    /// Pins that are not what is wanted stand aside; their program runs on.
+    Aside,
+    /// The program and new maps stand beside; nothing was carried yet.
+    Loaded,
+    /// Groups and hops were carried, no flow yet.
+    Filling,
+    /// This interface's link has the new program.
+    Attached(&'a str),
+    /// Every link has; what was set aside is still pinned.
+    Unpinning,
+}
+
 /// A loaded fast path. Dropping it leaves everything that is pinned at work.
 pub struct Fastpath {
     ebpf: Ebpf,
@@ -134,6 +158,17 @@ impl Fastpath {
     /// See [`Error`]; [`Error::remedy`] says what to do. Interfaces that were attached before the
     /// one that failed stay attached.
     pub fn start(options: &Options) -> Result<(Self, Maps), Error> {
+        Self::start_by_stages(options, &mut |_| Ok(()))
+    }
+
+    /// As [`Self::start`], telling how far it is; an error from `at` ends it there.
+    ///
+    /// # Errors
+    /// As [`Self::start`], and what `at` returns.
+    pub fn start_by_stages(
+        options: &Options,
+        at: &mut dyn FnMut(Stage<'_>) -> Result<(), Error>,
+    ) -> Result<(Self, Maps), Error> {
         let sizes = Sizes::of(options)?;
         // A wrong name is told before anything is touched.
         for interface in &options.interfaces {
@@ -145,6 +180,7 @@ impl Fastpath {
         let difference = match layout::check(&directory, &sizes) {
             Err(difference @ Error::Layout { .. }) => {
                 pins::set_aside(&options.pin)?;
+                at(Stage::Aside)?;
                 directory = pins::create(&options.pin)?;
                 Some(difference.to_string())
             }
@@ -153,7 +189,8 @@ impl Fastpath {
         let older = pins::other_versions(&options.pin);
         let mut ebpf = object::load(&sizes, Some(&directory))?;
         let mut maps = Maps::of(&mut ebpf, sizes)?;
-        let rebuilt = rebuild(&older, difference, &mut maps)?;
+        at(Stage::Loaded)?;
+        let rebuilt = rebuild(&older, difference, &mut maps, at)?;
         let mut fastpath = Self {
             ebpf,
             options: options.clone(),
@@ -161,7 +198,8 @@ impl Fastpath {
             attached: Vec::new(),
             rebuilt,
         };
-        fastpath.attach_all(&mut maps, &older)?;
+        fastpath.attach_all(&mut maps, &older, at)?;
+        at(Stage::Unpinning)?;
         older.iter().try_for_each(|older| pins::remove(older))?;
         Ok((fastpath, maps))
     }
@@ -172,6 +210,15 @@ impl Fastpath {
         &self.attached
     }
 
+    /// The ring of rare events, once: it has one reader.
+    ///
+    /// # Errors
+    /// [`Error::Map`] when the kernel refuses it.
+    pub fn events(&mut self) -> Result<Option<events::Events>, Error> {
+        let ring = self.ebpf.take_map("EVENTS");
+        ring.map(events::Events::of).transpose()
+    }
+
     /// Why the maps were made anew, and what became of the flows in them; `None`: they were not.
     #[must_use]
     pub fn rebuilt(&self) -> Option<&str> {
@@ -179,7 +226,7 @@ impl Fastpath {
     }
 
     /// Looks whether every interface still carries the program, and puts it back where a device
-    /// was made anew; returns those that were put back. `count` is told of their new indexes.
+    /// was made anew, and whether the devices still take frames; returns those that were put back. `count` is told of their new indexes.
     ///
     /// # Errors
     /// As [`Self::start`]; what could be put back is.
@@ -209,6 +256,7 @@ impl Fastpath {
             self.attached.push(new.clone());
             repaired.push(new);
         }
+        self.face_peers(&[])?;
         Ok(repaired)
     }
 
@@ -220,7 +268,12 @@ impl Fastpath {
         counters(&self.options.pin)
     }
 
-    fn attach_all(&mut self, maps: &mut Maps, older: &[PathBuf]) -> Result<(), Error> {
+    fn attach_all(
+        &mut self,
+        maps: &mut Maps,
+        older: &[PathBuf],
+        at: &mut dyn FnMut(Stage<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         for interface in &self.options.interfaces {
             if let (Ok(device), true) = (
                 Device::find(&interface.name),
@@ -231,6 +284,7 @@ impl Fastpath {
             let program = object::program(&mut self.ebpf)?;
             self.attached
                 .extend(attach::attach(program, interface, &self.directory, older)?);
+            at(Stage::Attached(&interface.name))?;
         }
         // Interfaces that left the configuration.
         for name in pins::interfaces(&self.directory) {
@@ -244,7 +298,7 @@ impl Fastpath {
                 fs::remove_file(&pin).map_err(Error::io(pin))?;
             }
         }
-        Ok(())
+        self.face_peers(older)
     }
 }
 
@@ -253,13 +307,14 @@ fn rebuild(
     older: &[PathBuf],
     difference: Option<String>,
     maps: &mut Maps,
+    at: &mut dyn FnMut(Stage<'_>) -> Result<(), Error>,
 ) -> Result<Option<String>, Error> {
     if older.is_empty() {
         return Ok(None);
     }
     let mut carried = None;
     for older in older {
-        if let Some(flows) = carry::flows(older, maps)? {
+        if let Some(flows) = carry::flows(older, maps, at)? {
             *carried.get_or_insert(0) += flows;
         }
     }
@@ -294,6 +349,16 @@ pub fn unload(pin: &Path) -> Result<Vec<String>, Error> {
     names.sort_unstable();
     names.dedup();
     Ok(names)
+}
+
+/// What the device of this index says it sent, if it is there.
+#[must_use]
+pub fn sent(ifindex: u32) -> Option<redirects::Sent> {
+    let device = Device::find(&device::name_of(ifindex)?).ok()?;
+    Some(redirects::Sent {
+        frames: device.sent,
+        counts_xdp: device.is_veth,
+    })
 }
 
 /// One interface as `fastpath status` shows it.

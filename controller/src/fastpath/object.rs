@@ -17,6 +17,9 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/ke
 /// The program's name in the object and in the kernel.
 pub const PROGRAM: &str = "keepline";
 
+/// The program that only passes.
+const STUB: &str = "keepline_stub";
+
 /// Sizes that follow from the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
@@ -99,9 +102,22 @@ pub fn load(sizes: &Sizes, pins: Option<&Path>) -> Result<Ebpf, Error> {
 /// # Errors
 /// [`Error::Load`] when the object holds another.
 pub fn program(ebpf: &mut Ebpf) -> Result<&mut Xdp, Error> {
-    let program = ebpf.program_mut(PROGRAM);
+    named(ebpf, PROGRAM)
+}
+
+/// The program that only passes, loaded when it is first wanted.
+pub(super) fn stub(ebpf: &mut Ebpf) -> Result<&mut Xdp, Error> {
+    let stub = named(ebpf, STUB)?;
+    if stub.fd().is_err() {
+        stub.load().map_err(|error| refused(&error))?;
+    }
+    Ok(stub)
+}
+
+fn named<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp, Error> {
+    let program = ebpf.program_mut(name);
     program
-        .ok_or_else(|| Error::Load(format!("it holds no program {PROGRAM}")))?
+        .ok_or_else(|| Error::Load(format!("it holds no program {name}")))?
         .try_into()
         .map_err(|error| refused(&error))
 }

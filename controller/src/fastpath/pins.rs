@@ -14,6 +14,8 @@ use super::Error;
 /// `BPF_FS_MAGIC`.
 const BPF_FS: i64 = 0xcafe_4a11;
 const LINK: &str = "link-";
+/// Links of the program that only passes, on the other ends of veths.
+const STUB: &str = "stub-";
 /// Marks pins that were set aside.
 const ASIDE: &str = "-old";
 
@@ -39,19 +41,38 @@ pub(super) fn create(pin: &Path) -> Result<PathBuf, Error> {
     Ok(directory)
 }
 
-/// The pin of an interface's link. bpffs takes no dots in names, interfaces do.
+/// The pin of an interface's link.
 pub(super) fn link(directory: &Path, interface: &str) -> PathBuf {
-    directory.join(format!("{LINK}{}", interface.replace('.', "%")))
+    pin(directory, LINK, interface)
+}
+
+/// The pin of the link that makes a device pass everything.
+pub(super) fn stub(directory: &Path, device: &str) -> PathBuf {
+    pin(directory, STUB, device)
 }
 
 /// Names of the interfaces whose links are pinned in `directory`.
 pub(super) fn interfaces(directory: &Path) -> Vec<String> {
+    names(directory, LINK)
+}
+
+/// Names of the devices that pass everything by a link pinned in `directory`.
+pub(super) fn stubs(directory: &Path) -> Vec<String> {
+    names(directory, STUB)
+}
+
+/// bpffs takes no dots in names, interfaces do.
+fn pin(directory: &Path, prefix: &str, interface: &str) -> PathBuf {
+    directory.join(format!("{prefix}{}", interface.replace('.', "%")))
+}
+
+fn names(directory: &Path, prefix: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
     };
     let mut names: Vec<String> = entries
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter_map(|name| Some(name.strip_prefix(LINK)?.replace('%', ".")))
+        .filter_map(|name| Some(name.strip_prefix(prefix)?.replace('%', ".")))
         .collect();
     names.sort_unstable();
     names

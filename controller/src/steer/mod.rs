@@ -119,6 +119,24 @@ pub struct Writes {
     pub devices: u64,
 }
 
+impl Writes {
+    /// What was written since `before`.
+    #[must_use]
+    pub const fn since(self, before: Self) -> Self {
+        Self {
+            media: self.media - before.media,
+            plans: self.plans - before.plans,
+            groups: self.groups - before.groups,
+            hops: self.hops - before.hops,
+            addresses: self.addresses - before.addresses,
+            clients: self.clients - before.clients,
+            paths: self.paths - before.paths,
+            listeners: self.listeners - before.listeners,
+            devices: self.devices - before.devices,
+        }
+    }
+}
+
 /// Where a link is at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkPlace {

@@ -205,18 +205,7 @@ fn written(
 ) -> Writes {
     let before = steer.writes();
     change(steer);
-    let after = steer.writes();
-    Writes {
-        media: after.media - before.media,
-        plans: after.plans - before.plans,
-        groups: after.groups - before.groups,
-        hops: after.hops - before.hops,
-        addresses: after.addresses - before.addresses,
-        clients: after.clients - before.clients,
-        paths: after.paths - before.paths,
-        listeners: after.listeners - before.listeners,
-        devices: after.devices - before.devices,
-    }
+    steer.writes().since(before)
 }
 
 const ONE_STORE: Writes = Writes {

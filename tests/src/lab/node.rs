@@ -65,6 +65,17 @@ impl Node {
         Ok(())
     }
 
+    /// Takes back what [`Self::as_test_host`] did on every interface of this machine but the
+    /// checksums: no program, no GRO.
+    ///
+    /// # Errors
+    /// When `ethtool` fails.
+    pub fn bare(&mut self, interface: &str) -> Result<()> {
+        self.stubs.clear();
+        self.run("ethtool", &["-K", interface, "gro", "off"])
+            .map(drop)
+    }
+
     /// `ip` with these words.
     ///
     /// # Errors
