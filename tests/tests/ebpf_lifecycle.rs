@@ -1,243 +1,19 @@
 //! The programs' life on real interfaces: attached, restarted, replaced, severed, refused and
 //! taken off, with media crossing them where a loss would show.
 
-use std::{
-    fs,
-    net::{IpAddr, SocketAddr, UdpSocket},
-    os::unix::fs::MetadataExt as _,
-    path::PathBuf,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use aya::maps::MapType;
-use keepline::{
-    fastpath::{
-        self, Error, Fastpath, Interface, Mode, Options, XdpChoice,
-        layout::{self, Shape},
-        maps::Maps,
-        object::Sizes,
-    },
-    steer::{LinkPlace, Steer, resolver::Route},
-};
-use keepline_common::{ABI, reason::Reason};
+use keepline::fastpath::{self, Error, Fastpath, Mode, Options};
 use keepline_engine::{
-    net::{LinkId, ListenerId},
+    net::ListenerId,
     steer::{Delta, Gate, GateId},
     time::Mono,
 };
 use keepline_tests::{
-    fixture::{FakeResolver, flow, plant::plant},
-    lab::{Branch, Node, branch, gateway, wait},
+    fixture::site::{LIMIT, Site, Steering, carries_a_program, index, link_line},
+    lab::{Branch, Node, gateway, wait},
 };
-
-const LIMIT: Duration = Duration::from_secs(10);
-const MEDIA: &str = "10.99.1.1:10000";
-const PHONE: &str = "10.99.1.11:4000";
-const FAR: &str = "10.99.10.100:4000";
-
-/// The gateway's machine, and what is loaded there by this test's own hand.
-struct Site {
-    branch: Branch,
-    options: Options,
-}
-
-type Steering = Steer<Maps, FakeResolver>;
-
-impl Site {
-    fn raise() -> Result<Self> {
-        let branch = Branch::raise()?;
-        let interface = |name: &str| Interface {
-            name: name.into(),
-            xdp: XdpChoice::Native,
-        };
-        let options = Options {
-            pin: branch.cell().outside("/sys/fs/bpf/keepline"),
-            interfaces: ["lan0", "wan0"].map(interface).into(),
-            media: 10_000..=19_999,
-            max_plans: 1_024,
-            max_flows: 1_024,
-            transparent: false,
-        };
-        Ok(Self { branch, options })
-    }
-
-    fn start(&self) -> Result<(Fastpath, Maps)> {
-        let started = self
-            .branch
-            .gw
-            .net()
-            .enter(|| Ok(Fastpath::start(&self.options)))?;
-        Ok(started?)
-    }
-
-    /// What a start that must fail says.
-    fn refused(&self) -> Result<Error> {
-        match self
-            .branch
-            .gw
-            .net()
-            .enter(|| Ok(Fastpath::start(&self.options).err()))?
-        {
-            Some(error) => Ok(error),
-            None => bail!("it started"),
-        }
-    }
-
-    /// Steers one direction of a call: from the phone through the first router to the far phone.
-    /// Done on the gateway's network: a devmap finds its devices where the caller is.
-    fn steer(&self, maps: Maps) -> Result<Steering> {
-        self.branch.gw.net().enter(|| self.steer_here(maps))
-    }
-
-    fn steer_here(&self, maps: Maps) -> Result<Steering> {
-        let gw = &self.branch.gw;
-        let route = Route {
-            next_hop: branch::ROUTERS[0].parse()?,
-            ifindex: index(gw, "wan0")?,
-            source: branch::GATEWAY_WAN.parse()?,
-            source_mac: mac(gw, "wan0")?,
-            next_hop_mac: Some(mac(&self.branch.routers[0], "eth0")?),
-            mtu: 1_500,
-            vlan: [0; 2],
-            local: false,
-        };
-        let to: IpAddr = FAR.parse::<SocketAddr>()?.ip();
-        let mut resolver = FakeResolver::default();
-        resolver.routes.insert((LinkId(1), to), route);
-        let mut steer = Steer::new(maps, resolver, Duration::ZERO)?;
-        for (link, name) in [(LinkId(0), "lan0"), (LinkId(1), "wan0")] {
-            let place = LinkPlace {
-                ifindex: index(gw, name)?,
-                vlan: [0; 2],
-            };
-            steer.link_set(link, place, Mono::default())?;
-        }
-        let flow = flow(1, [0, 1], MEDIA, PHONE, 10_000, FAR);
-        steer.reconcile(&[flow], Mono::default())?;
-        Ok(steer)
-    }
-
-    /// What the programs counted, for messages.
-    fn counted(&self) -> String {
-        let Ok(counters) = fastpath::counters(&self.options.pin) else {
-            return "no counters".into();
-        };
-        let named = |counts: &[u64]| -> Vec<String> {
-            let moved = Reason::ALL.iter().zip(counts).filter(|(_, n)| **n > 0);
-            moved
-                .map(|(reason, n)| format!("{} {n}", reason.name()))
-                .collect()
-        };
-        let all: Vec<_> = counters.iter().map(|c| named(&c.packets)).collect();
-        format!("{all:?}")
-    }
-
-    fn directory(&self) -> PathBuf {
-        self.options.pin.join(format!("v{ABI}"))
-    }
-
-    /// One generation of pins, in the shapes that are wanted.
-    fn one_generation(&self) -> Result<()> {
-        let names: Vec<_> = fs::read_dir(&self.options.pin)?
-            .map(|entry| Ok(entry?.file_name()))
-            .collect::<Result<_>>()?;
-        ensure!(names == [format!("v{ABI}").as_str()], "{names:?}");
-        layout::check(&self.directory(), &Sizes::of(&self.options)?)?;
-        Ok(())
-    }
-
-    fn link_pins(&self) -> Result<Vec<u64>> {
-        ["lan0", "wan0"]
-            .iter()
-            .map(|name| Ok(fs::metadata(self.directory().join(format!("link-{name}")))?.ino()))
-            .collect()
-    }
-
-    /// Sends 1,000 packets a second across the gateway while `work` is done; returns how many
-    /// were sent and how many came.
-    fn under_traffic(&self, work: impl FnOnce() -> Result<()>) -> Result<(u64, u64)> {
-        let phone = self.branch.phones.udp(PHONE)?;
-        let far = self.branch.far.udp(FAR)?;
-        far.set_read_timeout(Some(Duration::from_millis(500)))?;
-        warm(&phone, &far).with_context(|| self.counted())?;
-        let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
-        let (done, came) = thread::scope(|scope| {
-            let came = scope.spawn(|| receive(&far, &stop));
-            let sender = scope.spawn(|| send(&phone, &stop, &sent));
-            let done = work();
-            stop.store(true, Ordering::Relaxed);
-            let _ = sender.join();
-            (done, came.join())
-        });
-        done?;
-        let came = came.map_err(|_| anyhow::anyhow!("the receiver panicked"))?;
-        Ok((sent.load(Ordering::Relaxed), came))
-    }
-}
-
-/// Neighbours on the way are resolved by the first packets: those do not count.
-fn warm(phone: &UdpSocket, far: &UdpSocket) -> Result<()> {
-    let mut datagram = [0; 64];
-    wait::until("media crosses", LIMIT, || {
-        phone.send_to(&[0x80; 20], MEDIA).ok()?;
-        far.recv(&mut datagram).ok()
-    })?;
-    while far.recv(&mut datagram).is_ok() {}
-    Ok(())
-}
-
-fn send(phone: &UdpSocket, stop: &AtomicBool, sent: &AtomicU64) {
-    let mut next = Instant::now();
-    while !stop.load(Ordering::Relaxed) {
-        if phone.send_to(&[0x80; 172], MEDIA).is_ok() {
-            sent.fetch_add(1, Ordering::Relaxed);
-        }
-        next += Duration::from_millis(1);
-        thread::sleep(next.saturating_duration_since(Instant::now()));
-    }
-}
-
-fn receive(far: &UdpSocket, stop: &AtomicBool) -> u64 {
-    let mut datagram = [0; 256];
-    let mut came = 0;
-    loop {
-        match far.recv(&mut datagram) {
-            Ok(_) => came += 1,
-            // Half a second of silence after the end: all has come.
-            Err(_) if stop.load(Ordering::Relaxed) => return came,
-            Err(_) => {}
-        }
-    }
-}
-
-fn link_line(node: &Node, name: &str) -> Result<String> {
-    node.ip(&format!("-o link show dev {name}"))
-}
-
-fn index(node: &Node, name: &str) -> Result<u32> {
-    let line = link_line(node, name)?;
-    Ok(line.split(':').next().context("no index")?.trim().parse()?)
-}
-
-fn mac(node: &Node, name: &str) -> Result<[u8; 6]> {
-    let line = link_line(node, name)?;
-    let mut words = line.split_whitespace();
-    words.find(|word| *word == "link/ether").context("no MAC")?;
-    let bytes = words.next().context("no MAC")?.split(':');
-    let bytes: Vec<u8> = bytes
-        .map(|byte| u8::from_str_radix(byte, 16))
-        .collect::<Result<_, _>>()?;
-    bytes.try_into().map_err(|_| anyhow::anyhow!("no MAC"))
-}
-
-fn carries_a_program(node: &Node, name: &str) -> Result<bool> {
-    Ok(node
-        .ip(&format!("-d link show dev {name}"))?
-        .contains("prog/xdp"))
-}
 
 #[test]
 fn kl5_case_x19_restarts_and_upgrades_lose_nothing_and_never_unset_the_link() -> Result<()> {
@@ -262,10 +38,10 @@ fn kl5_case_x19_restarts_and_upgrades_lose_nothing_and_never_unset_the_link() ->
         ensure!(programs.rebuilt().is_none(), "{:?}", programs.rebuilt());
         Ok((programs, site.steer(maps)?))
     };
-    let (sent, came) = site.under_traffic(|| {
+    let (sent, came) = site.under_traffic(|traffic| {
         next.try_for_each(|options| {
             drop(running.take());
-            thread::sleep(Duration::from_millis(100)); // dead for a while, as after a kill
+            traffic.pass(100)?; // dead for a while, as after a kill
             running = Some(restart(&options)?);
             Ok(())
         })
@@ -275,128 +51,6 @@ fn kl5_case_x19_restarts_and_upgrades_lose_nothing_and_never_unset_the_link() ->
     ensure!(sent == came, "{sent} sent, {came} came");
     ensure!(site.link_pins()? == pins, "a link was made anew");
     site.one_generation()
-}
-
-#[test]
-fn case_x21_other_media_ports_rebuild_the_maps_and_lose_nothing() -> Result<()> {
-    let mut site = Site::raise()?;
-    let (programs, maps) = site.start()?;
-    let steer = site.steer(maps)?;
-    drop((programs, steer));
-    let small = site.options.clone();
-    site.options.media = 9_000..=29_999;
-    let mut said = None;
-    let (sent, came) = site.under_traffic(|| {
-        thread::sleep(Duration::from_millis(300));
-        let (programs, maps) = site.start()?;
-        said = programs.rebuilt().map(str::to_owned);
-        // No steering yet: what forwards was carried over.
-        drop((programs, maps));
-        thread::sleep(Duration::from_millis(300));
-        Ok(())
-    })?;
-    let said = said.context("nothing was said")?;
-    ensure!(
-        said.contains("entries") && said.contains("1 flows carried over"),
-        "{said}"
-    );
-    ensure!(sent > 300 && sent == came, "{sent} sent, {came} came");
-    site.one_generation()?;
-
-    // Killed right after the pins were set aside: the next start finishes.
-    let aside = site.options.pin.join(format!("v{ABI}-old1"));
-    fs::rename(site.directory(), aside)?;
-    site.options = small;
-    let (sent, came) = site.under_traffic(|| {
-        drop(site.start()?);
-        thread::sleep(Duration::from_millis(300));
-        Ok(())
-    })?;
-    ensure!(sent > 100 && sent == came, "{sent} sent, {came} came");
-    site.one_generation()
-}
-
-#[test]
-fn case_x21_the_maps_of_another_version_are_replaced_and_the_gap_is_said() -> Result<()> {
-    let site = Site::raise()?;
-    drop(site.start()?);
-    let sizes = Sizes::of(&site.options)?;
-    let plans = shape(&sizes, "PLANS")?;
-    let grown = Shape {
-        value: plans.value + 8,
-        ..plans
-    };
-    plant(&site.directory(), &grown)?;
-    fs::rename(site.directory(), site.options.pin.join("v0"))?;
-    let (programs, maps) = site.start()?;
-    let said = programs.rebuilt().context("nothing was said")?;
-    ensure!(said.contains("no flow could be carried over"), "{said}");
-    site.one_generation()?;
-    // State comes back by steering.
-    let steer = site.steer(maps)?;
-    let (sent, came) = site.under_traffic(|| {
-        thread::sleep(Duration::from_millis(200));
-        Ok(())
-    })?;
-    drop(steer);
-    ensure!(sent == came, "{sent} sent, {came} came");
-    Ok(())
-}
-
-fn shape(sizes: &Sizes, name: &str) -> Result<Shape> {
-    let shapes = layout::shapes(sizes);
-    let found = shapes.iter().find(|shape| shape.name == name);
-    found.copied().context("no such map")
-}
-
-#[test]
-fn pins_of_another_shape_are_never_loaded_over() -> Result<()> {
-    let site = Site::raise()?;
-    drop(site.start()?);
-    let sizes = Sizes::of(&site.options)?;
-    let [state, groups] = [shape(&sizes, "STATE")?, shape(&sizes, "GROUPS")?];
-    let addresses = shape(&sizes, "ADDRS")?;
-    let planted = [
-        (
-            "type",
-            Shape {
-                kind: MapType::LruHash,
-                ..addresses
-            },
-        ),
-        (
-            "key size",
-            Shape {
-                key: addresses.key + 4,
-                ..addresses
-            },
-        ),
-        (
-            "value size",
-            Shape {
-                value: state.value - 8,
-                ..state
-            },
-        ),
-        (
-            "entries",
-            Shape {
-                entries: state.entries - 1,
-                ..state
-            },
-        ),
-        ("flags", Shape { flags: 0, ..groups }),
-    ];
-    for (what, wrong) in planted {
-        plant(&site.directory(), &wrong)?;
-        let (programs, maps) = site.start().with_context(|| what.to_owned())?;
-        let said = programs.rebuilt().with_context(|| what.to_owned())?;
-        ensure!(said.contains(what) && said.contains(wrong.name), "{said}");
-        drop(maps);
-        site.one_generation().with_context(|| what.to_owned())?;
-        ensure!(carries_a_program(&site.branch.gw, "lan0")?, "{what}");
-    }
-    Ok(())
 }
 
 #[test]
@@ -460,19 +114,6 @@ fn case_x15_jumbo_frames_do_not_refuse_native_mode() -> Result<()> {
     let (programs, _maps) = site.start()?;
     let lan = programs.attached().first().context("nothing attached")?;
     ensure!(lan.mode == Mode::Native, "{lan:?}");
-    Ok(())
-}
-
-#[test]
-fn a_veth_is_told_to_need_a_program_at_its_other_end() -> Result<()> {
-    let site = Site::raise()?;
-    let (programs, _maps) = site.start()?;
-    for on in programs.attached() {
-        ensure!(
-            on.notes.iter().any(|note| note.contains("other end")),
-            "{on:?}"
-        );
-    }
     Ok(())
 }
 

@@ -1,0 +1,188 @@
+//! Maps that must be made anew: pins of other shapes and versions, and starts that are killed in
+//! between.
+
+use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
+use aya::maps::MapType;
+use keepline::fastpath::{
+    Error, Fastpath, Stage,
+    layout::{self, Shape},
+    object::Sizes,
+};
+use keepline_common::ABI;
+use keepline_tests::fixture::{
+    plant::plant,
+    site::{Site, carries_a_program},
+};
+
+#[test]
+fn case_x21_other_media_ports_rebuild_the_maps_and_lose_nothing() -> Result<()> {
+    let mut site = Site::raise()?;
+    let (programs, maps) = site.start()?;
+    let steer = site.steer(maps)?;
+    drop((programs, steer));
+    let small = site.options.clone();
+    site.options.media = 9_000..=29_999;
+    let mut said = None;
+    let (sent, came) = site.under_traffic(|traffic| {
+        traffic.pass(300)?;
+        let (programs, maps) = site.start()?;
+        said = programs.rebuilt().map(str::to_owned);
+        // No steering yet: what forwards was carried over.
+        drop((programs, maps));
+        traffic.pass(300)?;
+        Ok(())
+    })?;
+    let said = said.context("nothing was said")?;
+    ensure!(
+        said.contains("entries") && said.contains("1 flows carried over"),
+        "{said}"
+    );
+    ensure!(sent > 300 && sent == came, "{sent} sent, {came} came");
+    site.one_generation()?;
+
+    // Killed right after the pins were set aside: the next start finishes.
+    let aside = site.options.pin.join(format!("v{ABI}-old1"));
+    fs::rename(site.directory(), aside)?;
+    site.options = small;
+    let (sent, came) = site.under_traffic(|traffic| {
+        drop(site.start()?);
+        traffic.pass(300)?;
+        Ok(())
+    })?;
+    ensure!(sent > 100 && sent == came, "{sent} sent, {came} came");
+    site.one_generation()
+}
+
+#[test]
+fn case_x21_the_maps_of_another_version_are_replaced_and_the_gap_is_said() -> Result<()> {
+    let site = Site::raise()?;
+    drop(site.start()?);
+    let sizes = Sizes::of(&site.options)?;
+    let plans = shape(&sizes, "PLANS")?;
+    let grown = Shape {
+        value: plans.value + 8,
+        ..plans
+    };
+    plant(&site.directory(), &grown)?;
+    fs::rename(site.directory(), site.options.pin.join("v0"))?;
+    let (programs, maps) = site.start()?;
+    let said = programs.rebuilt().context("nothing was said")?;
+    ensure!(said.contains("no flow could be carried over"), "{said}");
+    site.one_generation()?;
+    // State comes back by steering.
+    let steer = site.steer(maps)?;
+    let (sent, came) = site.under_traffic(|traffic| {
+        traffic.pass(200)?;
+        Ok(())
+    })?;
+    drop(steer);
+    ensure!(sent == came, "{sent} sent, {came} came");
+    Ok(())
+}
+
+fn shape(sizes: &Sizes, name: &str) -> Result<Shape> {
+    let shapes = layout::shapes(sizes);
+    let found = shapes.iter().find(|shape| shape.name == name);
+    found.copied().context("no such map")
+}
+
+#[test]
+fn pins_of_another_shape_are_never_loaded_over() -> Result<()> {
+    let site = Site::raise()?;
+    drop(site.start()?);
+    let sizes = Sizes::of(&site.options)?;
+    let [state, groups] = [shape(&sizes, "STATE")?, shape(&sizes, "GROUPS")?];
+    let addresses = shape(&sizes, "ADDRS")?;
+    let planted = [
+        (
+            "type",
+            Shape {
+                kind: MapType::LruHash,
+                ..addresses
+            },
+        ),
+        (
+            "key size",
+            Shape {
+                key: addresses.key + 4,
+                ..addresses
+            },
+        ),
+        (
+            "value size",
+            Shape {
+                value: state.value - 8,
+                ..state
+            },
+        ),
+        (
+            "entries",
+            Shape {
+                entries: state.entries - 1,
+                ..state
+            },
+        ),
+        ("flags", Shape { flags: 0, ..groups }),
+    ];
+    for (what, wrong) in planted {
+        plant(&site.directory(), &wrong)?;
+        let (programs, maps) = site.start().with_context(|| what.to_owned())?;
+        let said = programs.rebuilt().with_context(|| what.to_owned())?;
+        ensure!(said.contains(what) && said.contains(wrong.name), "{said}");
+        drop(maps);
+        site.one_generation().with_context(|| what.to_owned())?;
+        ensure!(carries_a_program(&site.branch.gw, "lan0")?, "{what}");
+    }
+    Ok(())
+}
+
+/// Whether a start that was killed here left what it must: `Aside` is met before anything new is
+/// made, `Attached` between the two links.
+#[test]
+fn case_x21_a_start_killed_at_any_stage_is_finished_by_the_next_without_a_loss() -> Result<()> {
+    let mut site = Site::raise()?;
+    let (programs, maps) = site.start()?;
+    drop((programs, site.steer(maps)?));
+    let stages = [
+        Stage::Aside,
+        Stage::Loaded,
+        Stage::Filling,
+        Stage::Attached("lan0"),
+        Stage::Attached("wan0"),
+        Stage::Unpinning,
+    ];
+    let mut last = 19_999;
+    for killed in stages {
+        // Other media ports every time: other maps.
+        last += 1_000;
+        site.options.media = 10_000..=last;
+        let mut met = false;
+        let mut at = |stage: Stage<'_>| {
+            met |= stage == killed;
+            match stage == killed {
+                true => Err(Error::Options("killed".into())),
+                false => Ok(()),
+            }
+        };
+        let (sent, came) = site.under_traffic(|traffic| {
+            let net = site.branch.gw.net();
+            let start = || Ok(Fastpath::start_by_stages(&site.options, &mut at).err());
+            net.enter(start)?.context("it was not killed")?;
+            traffic.pass(100)?;
+            let (programs, maps) = site.start()?;
+            // No steering: what forwards was carried over.
+            drop((programs, maps));
+            traffic.pass(100)
+        })?;
+        ensure!(met, "{killed:?} was never met");
+        ensure!(
+            sent > 200 && sent == came,
+            "{killed:?}: {sent} sent, {came} came"
+        );
+        site.one_generation()
+            .with_context(|| format!("{killed:?}"))?;
+    }
+    Ok(())
+}
