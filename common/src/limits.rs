@@ -27,6 +27,22 @@ pub const GROUPS: u32 = 4_096;
 /// Entries of `HOPS`; twice the groups, so that every group can be turned to a fresh hop.
 pub const HOPS: u32 = 8_192;
 
+/// Segments, each with a group behind those of flows.
+pub const SEGMENTS: u32 = 16;
+
+/// Tunnels of all segments together.
+pub const TUNNELS: u32 = 64;
+
+/// Hops of segments, behind those of flows: one a tunnel, and as many again for devices that are
+/// made anew.
+pub const SEGMENT_HOPS: u32 = 128;
+
+/// Entries of `PORTS`: client sides and tunnels.
+pub const PORTS: u32 = 128;
+
+/// Clients remembered behind all segments together.
+pub const CLIENT_MACS: u32 = 4_096;
+
 /// Entries of `PATHS`: gates of keepalive answers.
 pub const PATHS: u32 = 1_024;
 

@@ -160,6 +160,19 @@ reasons! {
     NoDevice = Pass, "no_device";
     /// The frame could not grow: no room before or behind it.
     NoRoom = Pass, "no_room";
+    /// A frame of a segment, joined on to its tunnel or its client side.
+    SegmentForwarded = Redirect, "segment_forwarded";
+    /// On a segment's interface, for the gateway itself: its own MAC address, or the answer to its
+    /// own probe.
+    SegmentLocal = Pass, "segment_local";
+    /// Of a tunnel that its segment is not joined to.
+    SegmentInactive = Pass, "segment_inactive";
+    /// On a segment that is joined to no tunnel.
+    SegmentUnjoined = Pass, "segment_unjoined";
+    /// On an interface that no segment has any more.
+    SegmentUnknown = Pass, "segment_unknown";
+    /// On a segment, and would leave by the interface it came from.
+    SegmentLoop = Drop, "segment_loop";
 }
 
 #[cfg(test)]

@@ -162,6 +162,53 @@ record! {
 pub const HOP_FORWARD: u16 = 1;
 /// [`Hop::kind`]: the destination is this machine.
 pub const HOP_LOCAL: u16 = 2;
+/// [`Hop::kind`]: a segment's tunnel; only the device counts.
+pub const HOP_SEGMENT: u16 = 3;
+
+record! {
+    /// Value of `PORTS`: an interface of a segment.
+    Port, 24 {
+        /// The segment's index into `GROUPS`.
+        group: u32,
+        /// [`PORT_CLIENT`] or [`PORT_TUNNEL`].
+        role: u32,
+        /// A tunnel's index into `INBOUND`.
+        tunnel: u32,
+        /// Index of the device of the client side.
+        client: u32,
+        /// The MAC address that probes of this tunnel ask for; zero = none.
+        probe: [u8; 6],
+        /// Zero; makes the record whole words.
+        zero: [u8; 2],
+    }
+}
+
+/// [`Port::role`]: where the clients are.
+pub const PORT_CLIENT: u32 = 1;
+/// [`Port::role`]: a tunnel.
+pub const PORT_TUNNEL: u32 = 2;
+
+record! {
+    /// Key of `CLIENT_MACS`.
+    ClientMac, 8 {
+        /// The client's MAC address.
+        mac: [u8; 6],
+        /// The segment's group, in network order.
+        group: [u8; 2],
+    }
+}
+
+record! {
+    /// Value of `CLIENT_MACS`; each field is a word of its own.
+    ClientSeen, 16 {
+        /// When it was last heard, by the kernel's monotonic clock, in nanoseconds.
+        heard: u64,
+        /// The IPv4 address it last claimed by ARP; zero = none yet.
+        v4: [u8; 4],
+        /// Zero; makes the record whole words.
+        zero: [u8; 4],
+    }
+}
 
 record! {
     /// Value of `STATE`: what the program counts of a plan.

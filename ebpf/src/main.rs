@@ -21,10 +21,15 @@ mod listeners;
 mod media;
 mod parse;
 mod plans;
+mod segment;
 mod sockets;
 mod xdp;
 
-use aya_ebpf::{bindings::xdp_action, macros::xdp, programs::XdpContext};
+use aya_ebpf::{
+    bindings::xdp_action,
+    macros::{classifier, xdp},
+    programs::{TcContext, XdpContext},
+};
 use keepline_common::{
     classify::Keepalive,
     reason::{Reason, Verdict},
@@ -50,6 +55,12 @@ pub fn keepline(ctx: XdpContext) -> u32 {
 #[xdp(frags)]
 pub fn keepline_stub(_ctx: XdpContext) -> u32 {
     xdp_action::XDP_PASS
+}
+
+/// The program on every interface of a segment, at TC ingress.
+#[classifier]
+pub fn keepline_segment(ctx: TcContext) -> i32 {
+    segment::run(&ctx)
 }
 
 /// The policy. `Ok`: dealt with here. `Err`: why it was left to others, or to nobody.

@@ -6,7 +6,10 @@ use aya_ebpf::{
     maps::{Array, HashMap, PerCpuArray},
 };
 use keepline_common::{
-    limits::{FLOWS_DEFAULT, GROUPS as GROUPS_MAX, HOPS as HOPS_MAX, PLANS_DEFAULT},
+    limits::{
+        FLOWS_DEFAULT, GROUPS as GROUPS_MAX, HOPS as HOPS_MAX, PLANS_DEFAULT, SEGMENT_HOPS,
+        SEGMENTS,
+    },
     reason::Reason,
     record::{FlowKey, FlowState, Hop, Plan, PlanWord},
 };
@@ -26,15 +29,15 @@ static STATE: Array<FlowState> = Array::with_max_entries(PLANS_DEFAULT, 0);
 
 /// Words: the hop of each group; zero = unresolved. One store switches every flow of a group.
 #[map]
-static GROUPS: Array<u32> = Array::with_max_entries(GROUPS_MAX, MMAPABLE);
+static GROUPS: Array<u32> = Array::with_max_entries(GROUPS_MAX + SEGMENTS, MMAPABLE);
 
 /// How datagrams leave; immutable while a word leads there.
 #[map]
-static HOPS: Array<Hop> = Array::with_max_entries(HOPS_MAX, 0);
+static HOPS: Array<Hop> = Array::with_max_entries(HOPS_MAX + SEGMENT_HOPS, 0);
 
 /// Frames handed to each hop's device, per CPU.
 #[map]
-static SENT: PerCpuArray<u64> = PerCpuArray::with_max_entries(HOPS_MAX, 0);
+static SENT: PerCpuArray<u64> = PerCpuArray::with_max_entries(HOPS_MAX + SEGMENT_HOPS, 0);
 
 /// Words: flows that are not addressed to us (transparent mode).
 #[map]

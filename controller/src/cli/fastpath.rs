@@ -77,6 +77,7 @@ fn load(args: &LoadArgs, global: &Global, out: Output) -> Result<(), Failure> {
         media: configured(global).map_or(DEFAULT_MEDIA, |config| config.media.ports),
         max_plans: PLANS_DEFAULT,
         max_flows: FLOWS_DEFAULT,
+        segments: Vec::new(),
         transparent: false,
     };
     let (fastpath, _maps) = Fastpath::start(&options).map_err(|error| failure(&error))?;
@@ -107,7 +108,7 @@ fn status(pin: &Path, out: Output) -> Result<(), Failure> {
         .into_iter()
         .map(|interface| FastpathInterface {
             attached: interface.mode.is_some(),
-            mode: interface.mode.map_or("", mode).to_owned(),
+            mode: interface.mode.map_or("", Mode::name).to_owned(),
             name: interface.name,
             degraded: Vec::new(),
         })
@@ -123,13 +124,6 @@ fn status(pin: &Path, out: Output) -> Result<(), Failure> {
         });
         table(&["interface", "fast path"], rows.collect())
     })
-}
-
-fn mode(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Native => "native",
-        Mode::Generic => "generic",
-    }
 }
 
 fn failure(error: &fastpath::Error) -> ApiError {

@@ -17,7 +17,7 @@ use keepline_engine::{
 
 use crate::{
     api::model,
-    fastpath::{Attached, InterfaceCounters, Mode},
+    fastpath::{Attached, InterfaceCounters},
     steer::{FlowRow, HopRow},
     store::Health,
 };
@@ -292,11 +292,7 @@ pub(super) fn fastpath(
         .iter()
         .map(|on| model::FastpathInterface {
             name: on.name.clone(),
-            mode: match on.mode {
-                Mode::Native => "native",
-                Mode::Generic => "generic",
-            }
-            .to_owned(),
+            mode: on.mode.name().to_owned(),
             attached: true,
             degraded: on.degraded.clone(),
         })

@@ -83,6 +83,7 @@ fn options(config: &Config) -> Options {
         media: config.media.ports.clone(),
         max_plans: keepline_common::limits::PLANS_DEFAULT,
         max_flows: keepline_common::limits::FLOWS_DEFAULT,
+        segments: Vec::new(),
         transparent: false,
     }
 }
@@ -177,7 +178,7 @@ impl DataPath for Xdp {
     }
 
     fn attached(&self) -> Vec<Attached> {
-        let mut all = self.programs.attached().to_vec();
+        let mut all = [self.programs.attached(), self.programs.joined()].concat();
         for on in &mut all {
             let losing = self.watch.losing(on.ifindex);
             on.degraded.extend(losing.map(str::to_owned));

@@ -143,7 +143,7 @@ pub(super) fn one_mode(
 ) -> Result<Mode, Error> {
     let flags = match mode {
         Mode::Native => XdpMode::Driver,
-        Mode::Generic => XdpMode::Skb,
+        Mode::Generic | Mode::Tc => XdpMode::Skb,
     };
     let failed = |error: &dyn std::error::Error| refusal(device, mode, chain(error));
     let id = program

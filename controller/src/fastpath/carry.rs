@@ -6,7 +6,7 @@
 use std::{io, path::Path};
 
 use keepline_common::{
-    limits::GROUPS,
+    limits::{GROUPS, SEGMENTS},
     record::{HOP_FORWARD, PlanWord},
 };
 
@@ -35,7 +35,7 @@ pub(super) fn flows(
 
 /// Groups and hops keep their numbers: plans name them.
 fn groups(old: &Maps, new: &mut Maps) -> io::Result<()> {
-    for group in 0..GROUPS {
+    for group in 0..GROUPS + SEGMENTS {
         let index = old.group(group);
         if index == 0 {
             continue;
@@ -48,7 +48,7 @@ fn groups(old: &Maps, new: &mut Maps) -> io::Result<()> {
         new.set_hop(index, &hop)?;
         new.set_group(group, index);
     }
-    Ok(())
+    new.take_segments(old)
 }
 
 /// Plans keep their slots and generations; words move to where their port now stands. A port

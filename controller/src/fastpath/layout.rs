@@ -7,10 +7,14 @@ use std::path::Path;
 use aya::maps::{MapInfo, MapType};
 use keepline_common::{
     limits::{
-        ADDRESS_SLOTS, ADDRESSES, CLIENTS, EVENT_BYTES, GROUPS, HOPS, INTERFACES, LISTENERS, PATHS,
+        ADDRESS_SLOTS, ADDRESSES, CLIENT_MACS, CLIENTS, EVENT_BYTES, GROUPS, HOPS, INTERFACES,
+        LISTENERS, PATHS, PORTS, SEGMENT_HOPS, SEGMENTS, TUNNELS,
     },
     reason::Reason,
-    record::{Address, ClientKey, FlowKey, FlowState, Hop, Listener, ListenerKey, Plan},
+    record::{
+        Address, ClientKey, ClientMac, ClientSeen, FlowKey, FlowState, Hop, Listener, ListenerKey,
+        Plan, Port,
+    },
 };
 
 use super::{Error, error::chain, object::Sizes};
@@ -37,8 +41,8 @@ pub struct Shape {
 
 /// Every map of the object.
 #[must_use]
-pub fn shapes(sizes: &Sizes) -> [Shape; 16] {
-    use MapType::{Array, DevMapHash, Hash, PerCpuArray, PerCpuHash, RingBuf};
+pub fn shapes(sizes: &Sizes) -> [Shape; 19] {
+    use MapType::{Array, DevMapHash, Hash, LruHash, PerCpuArray, PerCpuHash, RingBuf};
     let index = size_of::<u32>();
     let word = size_of::<u64>();
     let counters = size_of::<[u64; Reason::COUNT]>();
@@ -55,9 +59,16 @@ pub fn shapes(sizes: &Sizes) -> [Shape; 16] {
             sizes.plans,
             0,
         ),
-        shape("GROUPS", Array, index, index, GROUPS, MMAPABLE),
-        shape("HOPS", Array, index, size_of::<Hop>(), HOPS, 0),
-        shape("SENT", PerCpuArray, index, word, HOPS, 0),
+        shape("GROUPS", Array, index, index, GROUPS + SEGMENTS, MMAPABLE),
+        shape(
+            "HOPS",
+            Array,
+            index,
+            size_of::<Hop>(),
+            HOPS + SEGMENT_HOPS,
+            0,
+        ),
+        shape("SENT", PerCpuArray, index, word, HOPS + SEGMENT_HOPS, 0),
         shape("FLOWS", Hash, size_of::<FlowKey>(), word, sizes.flows, 0),
         shape(
             "LISTENERS",
@@ -71,6 +82,16 @@ pub fn shapes(sizes: &Sizes) -> [Shape; 16] {
         shape("PATHS", Array, index, word, PATHS, MMAPABLE),
         shape("DEVICES", DevMapHash, index, word, INTERFACES, 0),
         shape("COUNTERS", PerCpuHash, index, counters, INTERFACES, 0),
+        shape("PORTS", Hash, index, size_of::<Port>(), PORTS, 0),
+        shape("INBOUND", Array, index, word, TUNNELS, MMAPABLE),
+        shape(
+            "CLIENT_MACS",
+            LruHash,
+            size_of::<ClientMac>(),
+            size_of::<ClientSeen>(),
+            CLIENT_MACS,
+            0,
+        ),
         shape("EVENTS", RingBuf, 0, 0, EVENT_BYTES, 0),
         shape("EVENT_TIMES", Array, index, word, Reason::COUNT as u32, 0),
     ]

@@ -10,7 +10,7 @@ use bytemuck::Pod;
 use keepline_common::{
     limits,
     reason::Reason,
-    record::{Address, ClientKey, FlowState, Hop, Listener, ListenerKey, Plan, address_bit},
+    record::{Address, ClientKey, FlowState, Hop, Listener, ListenerKey, Plan, Port, address_bit},
 };
 
 use super::{
@@ -41,6 +41,8 @@ pub struct Maps {
     clients: HashMap<MapData, Raw<ClientKey>, u32>,
     devices: DevMapHash<MapData>,
     counters: PerCpuHashMap<MapData, u32, Counts>,
+    ports: HashMap<MapData, u32, Raw<Port>>,
+    inbound: Words,
 }
 
 impl Maps {
@@ -78,7 +80,7 @@ impl Maps {
             sizes,
             media: words_of("MEDIA", open("MEDIA")?, sizes.media_words())?,
             ours: words_of("OURS", open("OURS")?, 1)?,
-            groups: words_of("GROUPS", open("GROUPS")?, limits::GROUPS)?,
+            groups: words_of("GROUPS", open("GROUPS")?, limits::GROUPS + limits::SEGMENTS)?,
             paths: words_of("PATHS", open("PATHS")?, limits::PATHS)?,
             plans: typed("PLANS", open("PLANS")?)?,
             state: typed("STATE", open("STATE")?)?,
@@ -88,6 +90,8 @@ impl Maps {
             listeners: typed("LISTENERS", open("LISTENERS")?)?,
             clients: typed("CLIENTS", open("CLIENTS")?)?,
             devices: typed("DEVICES", open("DEVICES")?)?,
+            ports: typed("PORTS", open("PORTS")?)?,
+            inbound: words_of("INBOUND", open("INBOUND")?, limits::TUNNELS)?,
             counters: typed("COUNTERS", open("COUNTERS")?)?,
         })
     }
@@ -120,6 +124,18 @@ impl Maps {
         let addresses = self.addresses()?;
         let bits = addresses.iter().map(|(address, _)| address_bit(address));
         self.ours.store(0, bits.fold(0, |all, bit| all | bit));
+        Ok(())
+    }
+
+    /// Takes over where the interfaces of segments belong, and when their tunnels were heard.
+    pub(super) fn take_segments(&mut self, old: &Self) -> io::Result<()> {
+        for entry in old.ports.iter() {
+            let (ifindex, port) = entry.map_err(kernel)?;
+            self.ports.insert(ifindex, port, 0).map_err(kernel)?;
+        }
+        for tunnel in 0..limits::TUNNELS {
+            self.inbound.store(tunnel, old.inbound.load(tunnel));
+        }
         Ok(())
     }
 

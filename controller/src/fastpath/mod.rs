@@ -27,13 +27,15 @@ mod peer;
 mod pins;
 pub mod redirects;
 mod rtnl;
+pub mod segments;
+mod tc;
 pub mod words;
 
 pub use error::Error;
 pub use features::Features;
 pub use inspect::{Inspection, inspect};
 
-use self::{device::Device, layout::Shape, maps::Maps, object::Sizes};
+use self::{device::Device, layout::Shape, maps::Maps, object::Sizes, segments::Segment};
 
 /// How a program shall be put on an interface (`xdp = ...` of the configuration).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -56,6 +58,8 @@ pub enum Mode {
     Native,
     /// In the network stack: half as fast, no segments.
     Generic,
+    /// At TC ingress: segments.
+    Tc,
 }
 
 impl Mode {
@@ -65,6 +69,7 @@ impl Mode {
         match self {
             Self::Native => "native",
             Self::Generic => "generic",
+            Self::Tc => "tc",
         }
     }
 }
@@ -91,6 +96,8 @@ pub struct Options {
     pub max_plans: u32,
     /// Entries of the transparent mode's flow table.
     pub max_flows: u32,
+    /// Client-side interfaces that are joined to tunnels.
+    pub segments: Vec<Segment>,
     /// Transparent mode: flows that are not addressed to us are looked up.
     pub transparent: bool,
 }
@@ -142,6 +149,7 @@ pub struct Fastpath {
     options: Options,
     directory: PathBuf,
     attached: Vec<Attached>,
+    joined: Vec<Attached>,
     rebuilt: Option<String>,
 }
 
@@ -176,6 +184,11 @@ impl Fastpath {
                 Device::find(&interface.name)?;
             }
         }
+        for segment in &options.segments {
+            segment
+                .interfaces()
+                .try_for_each(|name| Device::find(name).map(drop))?;
+        }
         let mut directory = pins::create(&options.pin)?;
         let difference = match layout::check(&directory, &sizes) {
             Err(difference @ Error::Layout { .. }) => {
@@ -196,9 +209,11 @@ impl Fastpath {
             options: options.clone(),
             directory,
             attached: Vec::new(),
+            joined: Vec::new(),
             rebuilt,
         };
         fastpath.attach_all(&mut maps, &older, at)?;
+        fastpath.attach_segments(&mut maps, &older)?;
         at(Stage::Unpinning)?;
         older.iter().try_for_each(|older| pins::remove(older))?;
         Ok((fastpath, maps))
@@ -208,6 +223,12 @@ impl Fastpath {
     #[must_use]
     pub fn attached(&self) -> &[Attached] {
         &self.attached
+    }
+
+    /// The interfaces of segments, which carry the program at TC.
+    #[must_use]
+    pub fn joined(&self) -> &[Attached] {
+        &self.joined
     }
 
     /// The ring of rare events, once: it has one reader.
@@ -257,6 +278,7 @@ impl Fastpath {
             repaired.push(new);
         }
         self.face_peers(&[])?;
+        repaired.extend(self.repair_segments(count)?);
         Ok(repaired)
     }
 
@@ -341,7 +363,8 @@ pub fn unload(pin: &Path) -> Result<Vec<String>, Error> {
     if versions.is_empty() {
         return Err(Error::NotLoaded(pin.to_owned()));
     }
-    let mut names: Vec<String> = versions.iter().flat_map(|v| pins::interfaces(v)).collect();
+    let on = |version: &PathBuf| [pins::interfaces(version), pins::joined(version)].concat();
+    let mut names: Vec<String> = versions.iter().flat_map(on).collect();
     versions
         .iter()
         .try_for_each(|version| pins::remove(version))?;
@@ -377,18 +400,20 @@ pub struct InterfaceStatus {
 /// [`Error::NotLoaded`].
 pub fn status(pin: &Path) -> Result<Vec<InterfaceStatus>, Error> {
     let directory = loaded(pin)?;
-    let mode = |name: &str| {
+    let xdp = |name: &str| {
         let device = Device::find(name).ok()?;
         attach::holds(&pins::link(&directory, name), &device).map(|(_, mode)| mode)
     };
-    let names = pins::interfaces(&directory);
-    Ok(names
-        .into_iter()
-        .map(|name| InterfaceStatus {
-            mode: mode(&name),
-            name,
-        })
-        .collect())
+    let tc = |name: &str| tc::holds(&pins::tc(&directory, name), name).map(|_| Mode::Tc);
+    let interfaces = pins::interfaces(&directory).into_iter().map(|name| {
+        let mode = xdp(&name);
+        InterfaceStatus { name, mode }
+    });
+    let joined = pins::joined(&directory).into_iter().map(|name| {
+        let mode = tc(&name);
+        InterfaceStatus { name, mode }
+    });
+    Ok(interfaces.chain(joined).collect())
 }
 
 /// Packets by interface and reason, read from the pins without a daemon.

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use aya::{Ebpf, EbpfLoader, programs::Xdp};
+use aya::{
+    Ebpf, EbpfLoader,
+    programs::{SchedClassifier, Xdp},
+};
 use keepline_common::limits::{ADDRESS_SLOTS, PLANS_MAX};
 
 use super::{
@@ -19,6 +22,9 @@ pub const PROGRAM: &str = "keepline";
 
 /// The program that only passes.
 const STUB: &str = "keepline_stub";
+
+/// The program of segments.
+const SEGMENT: &str = "keepline_segment";
 
 /// Sizes that follow from the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +100,10 @@ pub fn load(sizes: &Sizes, pins: Option<&Path>) -> Result<Ebpf, Error> {
     program(&mut ebpf)?
         .load()
         .map_err(|error| refused(&error))?;
+    // Now: maps that are taken out of the object are beyond a later program's reach.
+    segment(&mut ebpf)?
+        .load()
+        .map_err(|error| refused(&error))?;
     Ok(ebpf)
 }
 
@@ -112,6 +122,15 @@ pub(super) fn stub(ebpf: &mut Ebpf) -> Result<&mut Xdp, Error> {
         stub.load().map_err(|error| refused(&error))?;
     }
     Ok(stub)
+}
+
+/// The program of segments.
+pub(super) fn segment(ebpf: &mut Ebpf) -> Result<&mut SchedClassifier, Error> {
+    let program = ebpf.program_mut(SEGMENT);
+    program
+        .ok_or_else(|| Error::Load(format!("it holds no program {SEGMENT}")))?
+        .try_into()
+        .map_err(|error| refused(&error))
 }
 
 fn named<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp, Error> {

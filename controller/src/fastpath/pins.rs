@@ -16,6 +16,8 @@ const BPF_FS: i64 = 0xcafe_4a11;
 const LINK: &str = "link-";
 /// Links of the program that only passes, on the other ends of veths.
 const STUB: &str = "stub-";
+/// Links at TC.
+const TC: &str = "tc-";
 /// Marks pins that were set aside.
 const ASIDE: &str = "-old";
 
@@ -59,6 +61,16 @@ pub(super) fn interfaces(directory: &Path) -> Vec<String> {
 /// Names of the devices that pass everything by a link pinned in `directory`.
 pub(super) fn stubs(directory: &Path) -> Vec<String> {
     names(directory, STUB)
+}
+
+/// The pin of an interface's link at TC.
+pub(super) fn tc(directory: &Path, interface: &str) -> PathBuf {
+    pin(directory, TC, interface)
+}
+
+/// Names of the interfaces whose links at TC are pinned in `directory`.
+pub(super) fn joined(directory: &Path) -> Vec<String> {
+    names(directory, TC)
 }
 
 /// bpffs takes no dots in names, interfaces do.
@@ -119,8 +131,15 @@ pub(super) fn other_versions(pin: &Path) -> Vec<PathBuf> {
 
 /// Removes a version's pins: links first, so that no program runs on maps that are gone.
 pub(super) fn remove(directory: &Path) -> Result<(), Error> {
-    for interface in interfaces(directory) {
-        let path = link(directory, &interface);
+    let links = interfaces(directory)
+        .into_iter()
+        .map(|name| link(directory, &name))
+        .chain(
+            joined(directory)
+                .into_iter()
+                .map(|name| tc(directory, &name)),
+        );
+    for path in links {
         fs::remove_file(&path).map_err(Error::io(&path))?;
     }
     for entry in fs::read_dir(directory).map_err(Error::io(directory))? {
