@@ -83,7 +83,7 @@ fn case_x3_x4_x8_x9_x10_x12_x16_x22_t1_t3_t4_t6_m8_every_reason_has_a_row() {
         .iter()
         .map(|reason| reason.name())
         .filter(|name| !seen.contains(name) && *name != Reason::NoDevice.name())
-        // Frames of segments never meet this program: see ebpf_segments.
+        // Frames of segments never meet this program: see ebpf_segments/table.rs.
         .filter(|name| !name.starts_with("segment_"))
         .collect();
     assert!(missing.is_empty(), "reasons without a row: {missing:?}");

@@ -2,6 +2,7 @@
 //! TCP and broadcast across.
 
 mod site;
+mod table;
 
 use std::{
     net::{Ipv6Addr, SocketAddrV6, UdpSocket},
