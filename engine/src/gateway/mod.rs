@@ -31,6 +31,7 @@ mod release;
 mod request;
 mod respond;
 mod response;
+mod strays;
 mod stun;
 mod survive;
 mod timers;

@@ -40,7 +40,7 @@ impl Gateway {
             }
         };
         if !msg.is_request() {
-            self.response(now, from, msg);
+            self.response(now, listener, from, &msg);
         } else if self.may_speak(listener, from) {
             self.request(now, listener, from, msg);
         } else {
@@ -49,7 +49,7 @@ impl Gateway {
     }
 
     /// Whether requests from this source are heard at all (signalling.md section 11).
-    fn may_speak(&self, listener: ListenerId, from: SocketAddr) -> bool {
+    pub(super) fn may_speak(&self, listener: ListenerId, from: SocketAddr) -> bool {
         self.side(listener) == Side::Lan
             || self.conf.accept == Accept::Clients
             || self.group_of_peer(from).is_some()

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     health::Judgement,
+    net::ListenerId,
     sip::{Message, Method, Name, seconds},
     time::Now,
     transaction::{ClientId, Received},
@@ -19,23 +20,28 @@ use crate::{
 const TIMER_C: Duration = Duration::from_secs(185);
 
 impl Gateway {
-    pub(super) fn response(&mut self, now: Now, from: SocketAddr, msg: Message) {
-        let Some((client, received)) = self.transactions.response(now, &msg, from) else {
-            self.counters.stray += 1;
-            return;
+    pub(super) fn response(
+        &mut self,
+        now: Now,
+        listener: ListenerId,
+        from: SocketAddr,
+        msg: &Message,
+    ) {
+        let Some((client, received)) = self.transactions.response(now, msg, from) else {
+            return self.stray(listener, from, msg);
         };
         let Some(code) = msg.status() else { return };
         if let Some(probe) = self.probes.get(&client) {
             if code >= 200 {
                 self.health
-                    .probe_received(now, *probe, code, retry_after(&msg));
+                    .probe_received(now, *probe, code, retry_after(msg));
             }
             return;
         }
         match received {
             Received::Retransmitted => {}
             Received::Provisional | Received::Final => {
-                self.branch_response(now, client, from, &msg, code)
+                self.branch_response(now, client, from, msg, code)
             }
         }
     }
