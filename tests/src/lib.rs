@@ -4,4 +4,5 @@
 pub mod bench;
 pub mod fixture;
 pub mod lab;
+pub mod scenario;
 pub mod story;

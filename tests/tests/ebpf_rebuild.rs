@@ -186,3 +186,33 @@ fn case_x21_a_start_killed_at_any_stage_is_finished_by_the_next_without_a_loss()
     }
     Ok(())
 }
+
+#[test]
+fn case_x21_a_media_range_of_the_same_size_that_begins_elsewhere_rebuilds_the_maps() -> Result<()> {
+    let mut site = Site::raise()?;
+    let (programs, maps) = site.start()?;
+    let steer = site.steer(maps)?;
+    drop((programs, steer));
+    // As many ports, the flow's among them: every word stands for another port.
+    site.options.media = 9_000..=18_999;
+    let mut said = None;
+    let (sent, came) = site.under_traffic(|traffic| {
+        traffic.pass(300)?;
+        let (programs, maps) = site.start()?;
+        said = programs.rebuilt().map(str::to_owned);
+        drop((programs, maps));
+        traffic.pass(300)?;
+        Ok(())
+    })?;
+    let said = said.context("nothing was said")?;
+    ensure!(
+        said.contains("the media range was another") && said.contains("1 flows carried over"),
+        "{said}"
+    );
+    ensure!(sent > 300 && sent == came, "{sent} sent, {came} came");
+    site.one_generation()?;
+    // The same range again is the same layout.
+    let (programs, _) = site.start()?;
+    ensure!(programs.rebuilt().is_none(), "{:?}", programs.rebuilt());
+    Ok(())
+}

@@ -64,6 +64,7 @@ impl Driver {
             },
             fastpath: render::fastpath(
                 &self.data_path.attached(),
+                &self.data_path.severed(),
                 &self.data_path.counters(),
                 flows as u64,
             ),

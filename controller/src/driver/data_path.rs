@@ -84,8 +84,11 @@ pub trait DataPath {
     /// When the kernel refuses a read.
     fn hops(&self) -> Result<Vec<HopRow>, Error>;
 
-    /// Interfaces that carry the program.
+    /// Interfaces that were given the program.
     fn attached(&self) -> Vec<Attached>;
+
+    /// Names of those of them that lost it and do not have it back.
+    fn severed(&self) -> Vec<String>;
 
     /// Packets per interface and reason.
     fn counters(&self) -> Vec<InterfaceCounters>;
@@ -143,6 +146,10 @@ impl DataPath for NoDataPath {
     }
 
     fn attached(&self) -> Vec<Attached> {
+        Vec::new()
+    }
+
+    fn severed(&self) -> Vec<String> {
         Vec::new()
     }
 

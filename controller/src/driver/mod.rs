@@ -10,6 +10,7 @@ mod data_path;
 mod errqueue;
 mod journal;
 mod render;
+mod repair;
 mod secret;
 mod sockets;
 mod start;
@@ -25,7 +26,6 @@ pub use start::{Options, StartError, run};
 
 use keepline_common::record::EventRecord;
 use keepline_engine::{
-    event::{Event, Evidence},
     gateway::{Gateway, Output},
     media::Seen,
     net::LinkId,
@@ -39,7 +39,6 @@ use crate::{
     api::{Ask, model, model::ApiError},
     config::Config,
     netlink::{NetChange, Netlink},
-    steer::LinkPlace,
     store::{Health, Store},
 };
 
@@ -67,6 +66,8 @@ struct Driver {
     told: told::Told,
     /// Why interfaces work less well than they could, as it was told.
     degraded: BTreeMap<String, Vec<String>>,
+    /// Why the programs are not all where they belong, or not pinned.
+    fast_path_failing: Option<String>,
     /// Something could not be put into the maps: all of it is compared at the next tick.
     overrun: bool,
 }
@@ -288,44 +289,6 @@ impl Driver {
         }
     }
 
-    /// Puts the program back on devices that were made anew, and moves sockets, flows and hops
-    /// there: all of them still hold the device that is gone.
-    fn repair(&mut self) {
-        let now = self.clock.now();
-        let repaired = self.data_path.repair().unwrap_or_else(|error| {
-            tracing::warn!(%error, "an interface lost its program");
-            Vec::new()
-        });
-        for on in repaired {
-            self.sockets.rebind(&on.name);
-            let position = |interface: &crate::config::model::Interface| interface.name == on.name;
-            let link = self.config.interfaces.iter().position(position);
-            let Some(link) = link.and_then(|index| u8::try_from(index).ok()).map(LinkId) else {
-                continue;
-            };
-            let place = LinkPlace {
-                ifindex: on.ifindex,
-                vlan: [0; 2],
-            };
-            if let Err(error) = self.data_path.link_set(link, place, now.mono) {
-                tracing::warn!(%error, interface = on.name, "flows not moved to the new device");
-                self.overrun = true;
-            }
-            self.journal.record(&Event {
-                at: now,
-                kind: "fastpath",
-                object: on.name,
-                from: "severed".to_owned(),
-                to: on.mode.name().to_owned(),
-                rule: "device_made_anew",
-                evidence: vec![Evidence {
-                    at: now,
-                    what: format!("the device's index is now {}", on.ifindex),
-                }],
-            });
-        }
-    }
-
     fn interface_name(&self, ifindex: u32) -> String {
         self.netlink
             .table()
@@ -349,3 +312,6 @@ impl Driver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -273,6 +273,7 @@ fn mac(bytes: [u8; 6]) -> String {
 #[must_use]
 pub(super) fn fastpath(
     attached: &[Attached],
+    severed: &[String],
     counters: &[InterfaceCounters],
     flows: u64,
 ) -> model::Fastpath {
@@ -293,7 +294,7 @@ pub(super) fn fastpath(
         .map(|on| model::FastpathInterface {
             name: on.name.clone(),
             mode: on.mode.name().to_owned(),
-            attached: true,
+            attached: !severed.contains(&on.name),
             degraded: on.degraded.clone(),
         })
         .collect();

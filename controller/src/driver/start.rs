@@ -142,6 +142,7 @@ pub async fn run(options: Options) -> Result<(), StartError> {
         journal,
         told: super::told::Told::new(),
         degraded: std::collections::BTreeMap::new(),
+        fast_path_failing: None,
         overrun: false,
     };
     // Flows of restored calls are claimed before anything is heard: no plan of theirs changes.

@@ -193,6 +193,10 @@ impl DataPath for Xdp {
         })
     }
 
+    fn severed(&self) -> Vec<String> {
+        self.programs.severed().to_vec()
+    }
+
     fn counters(&self) -> Vec<InterfaceCounters> {
         self.programs.counters().unwrap_or_else(|error| {
             tracing::warn!(%error, "counters cannot be read");

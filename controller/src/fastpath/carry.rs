@@ -10,8 +10,36 @@ use keepline_common::{
     record::{HOP_FORWARD, PlanWord},
 };
 
-use super::{Error, Stage, layout, maps::Maps};
+use super::{Error, Stage, layout, maps::Maps, object::Sizes};
 use crate::steer::tables::Tables as _;
+
+/// Why maps of the right shapes are not the ones that are wanted all the same: their media
+/// range is as long, and begins elsewhere, so that every word stands for another port. Any word
+/// tells; without one it makes no difference.
+///
+/// # Errors
+/// When the kernel refuses a read.
+pub(super) fn shifted(directory: &Path, sizes: &Sizes) -> Result<Option<String>, Error> {
+    if layout::pinned_sizes(directory).is_none() {
+        return Ok(None);
+    }
+    let failed = |error: io::Error| Error::map("PLANS", error);
+    let pinned = Maps::pinned(directory, *sizes)?;
+    let (first, ports) = (u32::from(sizes.media_first), sizes.media_ports);
+    for (_, slot) in pinned.addresses().map_err(failed)? {
+        for offset in 0..ports {
+            let Some(word) = PlanWord::unpack(pinned.media(slot * ports + offset)) else {
+                continue;
+            };
+            let plan = pinned.plan(word.slot).map_err(failed)?;
+            let port = u32::from(u16::from_be_bytes(plan.key.destination_port));
+            let here = first + offset;
+            return Ok((port != here)
+                .then(|| format!("the media range was another: port {port} stands for {here}")));
+        }
+    }
+    Ok(None)
+}
 
 /// Carries the flows of the maps in `old` over. `None`: their records are another version's,
 /// which this one does not read.

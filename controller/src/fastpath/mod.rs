@@ -11,6 +11,7 @@ use std::{
 
 use aya::Ebpf;
 
+mod again;
 mod attach;
 pub mod batch;
 mod carry;
@@ -150,6 +151,8 @@ pub struct Fastpath {
     directory: PathBuf,
     attached: Vec<Attached>,
     joined: Vec<Attached>,
+    /// Names of those that lost it and do not have it back.
+    severed: Vec<String>,
     rebuilt: Option<String>,
 }
 
@@ -191,14 +194,14 @@ impl Fastpath {
         }
         let mut directory = pins::create(&options.pin)?;
         let difference = match layout::check(&directory, &sizes) {
-            Err(difference @ Error::Layout { .. }) => {
-                pins::set_aside(&options.pin)?;
-                at(Stage::Aside)?;
-                directory = pins::create(&options.pin)?;
-                Some(difference.to_string())
-            }
-            checked => checked.map(|()| None)?,
+            Err(difference @ Error::Layout { .. }) => Some(difference.to_string()),
+            checked => checked.and_then(|()| carry::shifted(&directory, &sizes))?,
         };
+        if difference.is_some() {
+            pins::set_aside(&options.pin)?;
+            at(Stage::Aside)?;
+            directory = pins::create(&options.pin)?;
+        }
         let older = pins::other_versions(&options.pin);
         let mut ebpf = object::load(&sizes, Some(&directory))?;
         let mut maps = Maps::of(&mut ebpf, sizes)?;
@@ -210,6 +213,7 @@ impl Fastpath {
             directory,
             attached: Vec::new(),
             joined: Vec::new(),
+            severed: Vec::new(),
             rebuilt,
         };
         fastpath.attach_all(&mut maps, &older, at)?;
@@ -240,6 +244,12 @@ impl Fastpath {
         ring.map(events::Events::of).transpose()
     }
 
+    /// Names of the interfaces that lost the program and do not have it back.
+    #[must_use]
+    pub fn severed(&self) -> &[String] {
+        &self.severed
+    }
+
     /// Why the maps were made anew, and what became of the flows in them; `None`: they were not.
     #[must_use]
     pub fn rebuilt(&self) -> Option<&str> {
@@ -247,7 +257,9 @@ impl Fastpath {
     }
 
     /// Looks whether every interface still carries the program, and puts it back where a device
-    /// was made anew, and whether the devices still take frames; returns those that were put back. `count` is told of their new indexes.
+    /// was made anew, and whether the devices still take frames; returns those that were put
+    /// back. `count` is told of their new indexes. Pins that vanished are made anew, once there
+    /// is a bpf file system again.
     ///
     /// # Errors
     /// As [`Self::start`]; what could be put back is.
@@ -261,18 +273,27 @@ impl Fastpath {
         };
         let lost: Vec<Attached> = before.iter().filter(bare).cloned().collect();
         self.attached = before;
+        self.severed = lost.iter().map(|on| on.name.clone()).collect();
+        if !again::pinned(&self.directory) {
+            let sizes = Sizes::of(&self.options)?;
+            again::pin(object::program(&mut self.ebpf)?, &self.options.pin, &sizes)?;
+        }
         let mut repaired = Vec::new();
         for old in lost {
             let name = |interface: &&Interface| interface.name == old.name;
             let Some(interface) = self.options.interfaces.iter().find(name).cloned() else {
                 continue;
             };
-            count.forget_interface(old.ifindex);
             let program = object::program(&mut self.ebpf)?;
             let Some(new) = attach::attach(program, &interface, &self.directory, &[])? else {
                 continue;
             };
+            // On the same device flows go on: its entries are still what hops need.
+            if new.ifindex != old.ifindex {
+                count.forget_interface(old.ifindex);
+            }
             count.count_on(new.ifindex)?;
+            self.severed.retain(|name| *name != new.name);
             self.attached.retain(|attached| attached.name != new.name);
             self.attached.push(new.clone());
             repaired.push(new);

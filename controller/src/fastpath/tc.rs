@@ -59,7 +59,9 @@ impl Fastpath {
             if device.index == on.ifindex && holds(&pin, &on.name).is_some() {
                 continue;
             }
-            maps.forget_interface(on.ifindex);
+            if on.ifindex != device.index {
+                maps.forget_interface(on.ifindex);
+            }
             maps.count_on(device.index)?;
             let program = object::segment(&mut self.ebpf)?;
             attach(program, &device, &self.directory, &[])?;

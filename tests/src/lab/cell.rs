@@ -110,6 +110,25 @@ impl Cell {
             .with_context(|| format!("cannot write {} in the lab", inside.as_ref().display()))
     }
 
+    /// Runs a shell script among the mounts of `process`, an id as seen from outside; those of
+    /// the cell's first process are what later processes begin with.
+    ///
+    /// # Errors
+    /// When it fails; the message quotes it.
+    pub fn mounts_of(&self, process: u32, script: &str) -> Result<()> {
+        let output = Command::new("nsenter")
+            .arg(format!("--mount=/proc/{process}/ns/mnt"))
+            // Its /proc knows only processes of its own PID namespace, and umount reads there.
+            .arg(format!("--pid=/proc/{process}/ns/pid"))
+            .args(["sh", "-ec", script])
+            .output()
+            .context("cannot run nsenter")?;
+        if !output.status.success() {
+            bail!("{script}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(())
+    }
+
     /// Process id, outside, of the cell's first process; whoever enters the cell from another
     /// process (`nsenter`) needs it.
     #[must_use]

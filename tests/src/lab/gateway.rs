@@ -84,9 +84,17 @@ impl Gateway {
     /// # Errors
     /// When it does not start; the message quotes it.
     pub fn start(branch: &Branch, config: &str) -> Result<Self> {
+        Self::start_as(branch, config, Launch::new(built("keepline")?))
+    }
+
+    /// The same with a program or an environment of the test's own.
+    ///
+    /// # Errors
+    /// As [`Gateway::start`].
+    pub fn start_as(branch: &Branch, config: &str, program: Launch) -> Result<Self> {
         branch.cell().write(CONFIG, config)?;
         std::fs::create_dir_all(branch.cell().outside("/run/keepline"))?;
-        let launch = Launch::new(built("keepline")?).args(["--config", CONFIG, "run"]);
+        let launch = program.args(["--config", CONFIG, "run"]);
         let mut process = branch.gw.start(&launch)?;
         let answered = wait::until("the gateway answers", Duration::from_secs(20), || {
             if !process.runs() {
@@ -143,6 +151,17 @@ pub fn run(branch: &Branch, words: &[&str]) -> Result<String> {
     let mut process = branch.gw.start(&launch)?;
     process.succeed(Duration::from_secs(10))?;
     Ok(process.all_text())
+}
+
+/// Exit code of `keepline status --check`, and what it printed.
+///
+/// # Errors
+/// When it cannot be run.
+pub fn check(branch: &Branch) -> Result<(Option<i32>, String)> {
+    let launch = Launch::new(built("keepline")?).args(["--config", CONFIG, "status", "--check"]);
+    let mut process = branch.gw.start(&launch)?;
+    let status = process.wait(Duration::from_secs(10))?;
+    Ok((status.code(), process.all_text()))
 }
 
 /// The list under `name` in an answer, or nothing.

@@ -6,12 +6,15 @@
 //! kernel takes all of it away ([`cell`] is the guard). So any number of labs can stand side
 //! by side, and none has to clean up after another.
 
+pub mod agent;
 pub mod baresip;
 pub mod branch;
 pub mod call;
 pub mod capture;
 pub mod cell;
+pub mod crowd;
 pub mod death;
+pub mod dialog;
 pub mod flows;
 pub mod gateway;
 pub mod kamailio;
@@ -24,6 +27,7 @@ pub mod rtp;
 pub mod sip;
 pub mod standing;
 mod stub;
+pub mod talk;
 pub mod wait;
 
 pub use branch::Branch;

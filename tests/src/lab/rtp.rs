@@ -7,11 +7,16 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use rustix::net::sockopt;
 
 use super::{Node, wait};
 
 /// Between two packets, as phones do.
 const PACE: Duration = Duration::from_millis(20);
+/// What a sender that was held up may send at once to catch up.
+const BURST: u32 = 8;
+/// Bytes that wait for the receiver on a busy machine: a full buffer would count as loss.
+const BUFFER: usize = 4 << 20;
 /// G.711: 20 ms of audio.
 const PAYLOAD: usize = 160;
 const HEADER: usize = 12;
@@ -33,7 +38,10 @@ pub struct Count {
 pub struct Rtp {
     socket: UdpSocket,
     sent: Arc<AtomicU64>,
+    /// Ends the sender.
     stop: Arc<AtomicBool>,
+    /// Ends the receiver.
+    gone: Arc<AtomicBool>,
     heard: Arc<Mutex<Heard>>,
     sender: Option<JoinHandle<()>>,
     receiver: Option<JoinHandle<()>>,
@@ -55,18 +63,20 @@ impl Rtp {
     /// When the address is taken.
     pub fn listen(node: &Node, address: &str) -> Result<Self> {
         let socket = node.udp(address)?;
-        // The receiver looks at the stop flag this often.
+        // A receiver that hears nothing looks this often whether it shall end.
         socket.set_read_timeout(Some(Duration::from_millis(100)))?;
-        let (heard, stop) = (Arc::<Mutex<Heard>>::default(), Arc::<AtomicBool>::default());
+        sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER)?;
+        let (heard, gone) = (Arc::<Mutex<Heard>>::default(), Arc::<AtomicBool>::default());
         let receiver = thread::spawn({
-            let (socket, heard, stop) =
-                (socket.try_clone()?, Arc::clone(&heard), Arc::clone(&stop));
-            move || receive(&socket, &heard, &stop)
+            let (socket, heard, gone) =
+                (socket.try_clone()?, Arc::clone(&heard), Arc::clone(&gone));
+            move || receive(&socket, &heard, &gone)
         });
         Ok(Self {
             socket,
             sent: Arc::default(),
-            stop,
+            stop: Arc::default(),
+            gone,
             heard,
             sender: None,
             receiver: Some(receiver),
@@ -78,9 +88,19 @@ impl Rtp {
     /// # Errors
     /// When the socket cannot be shared with the sending thread.
     pub fn send_to(&mut self, peer: SocketAddr) -> Result<()> {
+        self.send_every(peer, PACE)
+    }
+
+    /// Sends a packet every `pace` to `peer` until stopped.
+    ///
+    /// # Errors
+    /// When the socket cannot be shared with the sending thread.
+    pub fn send_every(&mut self, peer: SocketAddr, pace: Duration) -> Result<()> {
         let socket = self.socket.try_clone()?;
         let (sent, stop) = (Arc::clone(&self.sent), Arc::clone(&self.stop));
-        self.sender = Some(thread::spawn(move || send(&socket, peer, &sent, &stop)));
+        self.sender = Some(thread::spawn(move || {
+            send(&socket, (peer, pace), &sent, &stop);
+        }));
         Ok(())
     }
 
@@ -129,6 +149,7 @@ impl Rtp {
 impl Drop for Rtp {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.gone.store(true, Ordering::Relaxed);
         for thread in [self.sender.take(), self.receiver.take()]
             .into_iter()
             .flatten()
@@ -138,7 +159,12 @@ impl Drop for Rtp {
     }
 }
 
-fn send(socket: &UdpSocket, peer: SocketAddr, sent: &AtomicU64, stop: &AtomicBool) {
+fn send(
+    socket: &UdpSocket,
+    (peer, pace): (SocketAddr, Duration),
+    sent: &AtomicU64,
+    stop: &AtomicBool,
+) {
     let ssrc = socket
         .local_addr()
         .map_or(0, |address| u32::from(address.port()) << 16 | 0x4b4c);
@@ -156,22 +182,21 @@ fn send(socket: &UdpSocket, peer: SocketAddr, sent: &AtomicU64, stop: &AtomicBoo
         if socket.send_to(&packet, peer).is_ok() {
             sent.fetch_add(1, Ordering::Relaxed);
         }
-        next += PACE;
-        thread::sleep(next.saturating_duration_since(Instant::now()));
+        let now = Instant::now();
+        next = (next + pace).max(now.checked_sub(pace * BURST).unwrap_or(now));
+        thread::sleep(next.saturating_duration_since(now));
     }
 }
 
-fn receive(socket: &UdpSocket, heard: &Mutex<Heard>, stop: &AtomicBool) {
+fn receive(socket: &UdpSocket, heard: &Mutex<Heard>, gone: &AtomicBool) {
     let mut packet = [0; 2048];
-    loop {
-        match socket.recv_from(&mut packet) {
-            Ok((length, source)) => heard
+    while !gone.load(Ordering::Relaxed) {
+        // A timeout, or an ICMP error of what we sent: neither is news about the peer.
+        if let Ok((length, source)) = socket.recv_from(&mut packet) {
+            heard
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .take(&packet[..length], source),
-            // A timeout, or an ICMP error of what we sent: neither is news about the peer.
-            Err(_) if stop.load(Ordering::Relaxed) => return,
-            Err(_) => {}
+                .take(&packet[..length], source);
         }
     }
 }

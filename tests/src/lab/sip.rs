@@ -17,6 +17,16 @@ pub struct Message {
 }
 
 impl Message {
+    /// What a phone of our own just read from its socket.
+    #[must_use]
+    pub fn received(text: String) -> Self {
+        Self {
+            at: Duration::ZERO,
+            sent: false,
+            text,
+        }
+    }
+
     /// The messages that `phone` sent or received in `frames`, on its port 5060.
     #[must_use]
     pub fn of(frames: &[Frame], phone: &str) -> Vec<Self> {

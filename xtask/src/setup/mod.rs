@@ -20,6 +20,7 @@ const LAB_PACKAGES: &[&str] = &[
     "ethtool",
     "iproute2",
     "kamailio",
+    "libfaketime",
     "nftables",
     "procps",
     "sip-tester",
