@@ -152,6 +152,26 @@ fn call(world: &mut World) {
     assert_eq!(header(&ack.msg, Name::Route), "<sip:192.0.2.10;lr>");
 }
 
+/// The fast path forgets nothing by itself, and nobody tells it to for silence alone.
+#[test]
+fn case_x24_silence_of_two_minutes_keeps_every_flow_until_the_bye() {
+    let mut world = World::new();
+    world.register("201", ALICE);
+    call(&mut world);
+    let kept: Vec<_> = world.gateway.media().flows().map(|(id, _)| id).collect();
+    assert!(!kept.is_empty(), "no flow to begin with");
+    world.deltas.clear();
+    world.pass_ms(120_000);
+    let gone = |delta: &&Delta| matches!(delta, Delta::FlowClear(_) | Delta::PortClose { .. });
+    assert_eq!(world.deltas.iter().filter(gone).count(), 0);
+    let left: Vec<_> = world.gateway.media().flows().map(|(id, _)| id).collect();
+    assert_eq!(left, kept);
+    world.hear(LAN, ALICE, &follow("BYE", "201", ALICE, "202", 2, ""));
+    let bye = world.one(SS1, "BYE");
+    world.answer(&bye, "200 OK", "");
+    assert_eq!(world.gateway.media().flows().count(), 0, "ended by the BYE");
+}
+
 #[test]
 fn a_call_is_anchored_and_ends_from_either_side() {
     for far_hangs_up in [false, true] {

@@ -87,7 +87,7 @@ impl Monitor {
         let name = of.name.clone();
         let watch = &mut self.tunnels[usize::from(to.0)];
         watch.saw(now, format!("in use by {rule}"));
-        if watch.carrier == Carrier::Up && fitness(watch) < Fitness::Down {
+        if fitness(watch) < Fitness::Down || watch.speaks(now.mono) {
             watch.rise(now.mono);
         }
         self.outputs.push_back(Output::Activate {

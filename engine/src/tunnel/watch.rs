@@ -161,6 +161,14 @@ impl Watch {
         self.frame.is_some_and(|frame| now.since(frame) < limit)
     }
 
+    /// Called down, yet frames came out of it since, and lately.
+    pub(super) fn speaks(&self, now: Mono) -> bool {
+        let since = |down: Down| self.frame.is_some_and(|frame| frame > down.since);
+        self.carrier == Carrier::Up
+            && self.down.is_some_and(since)
+            && self.heard_within(now, self.conf.idle_timeout)
+    }
+
     /// Takes a frame's stamp; false when it says nothing new.
     pub(super) fn heard(&mut self, at: Mono) -> bool {
         if self.frame.is_some_and(|frame| at <= frame) {
