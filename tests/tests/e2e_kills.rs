@@ -1,4 +1,4 @@
-//! `kill -9` at random moments, and what reaches phones while nobody runs.
+//! What reaches phones while nobody runs. Kills at random moments are `soak_kills`.
 
 use std::time::Duration;
 
@@ -9,19 +9,8 @@ use keepline_tests::lab::gateway;
 use keepline_tests::lab::office::{LIMIT, Office, Opening};
 use keepline_tests::lab::talk::Talk;
 use keepline_tests::lab::{Capture, Frame, wait};
-use keepline_tests::scenario::kills;
 
-/// Any seed is as good; this one is the same in every run.
-const SEED: u64 = 0x6b65_6570_6c69_6e65;
 const PACE: Duration = Duration::from_millis(20);
-
-#[test]
-fn kl5_kills_at_random_moments_lose_no_packet_and_no_answered_call() -> Result<()> {
-    let outcome = kills::play(SEED, 4)?;
-    println!("{outcome:?}");
-    ensure!(outcome.kills == 4 && outcome.answered >= 4, "{outcome:?}");
-    Ok(())
-}
 
 /// Packets of this reason, read from the pinned maps: no daemon is needed.
 fn counted(office: &Office, reason: &str) -> Result<u64> {

@@ -44,6 +44,8 @@ pub struct Outcome {
     pub answered: usize,
     /// Calls that had no answer when the gateway died.
     pub rang: usize,
+    /// re-INVITEs that were under way when the gateway died, and never had their answer.
+    pub cut: usize,
     /// Requests that were under way while nobody ran, and were answered after the restart.
     pub bridged: usize,
     /// The longest time between a kill and the daemon's next answer.
@@ -165,6 +167,7 @@ impl Scene {
         self.outcome.longest_gap = self.outcome.longest_gap.max(gap);
         self.outcome.answered += work.up.len() + work.hung_up;
         self.outcome.rang += work.rang;
+        self.outcome.cut += work.cut;
         self.outcome.bridged += work.bridged;
         self.expiry_is_right(&before, start.elapsed())?;
         for (number, dialog) in work.up.into_iter().enumerate() {
@@ -251,6 +254,7 @@ struct Work {
     up: Vec<Dialog>,
     hung_up: usize,
     rang: usize,
+    cut: usize,
     bridged: usize,
 }
 
@@ -272,8 +276,17 @@ fn call_until(caller: &Agent, callee: &Agent, killed: &AtomicBool) -> Result<Wor
             continue;
         }
         let mut oldest = work.up.remove(0);
-        let asked = caller.reinvite(&mut oldest, 6000, "")?.is(200)?;
-        work.bridged += usize::from(asked.sent > 1);
+        match caller.reinvite(&mut oldest, 6000, "") {
+            Ok(asked) => work.bridged += usize::from(asked.is(200)?.sent > 1),
+            // Its 100 came before the kill, so nobody repeats it, and who asked is forgotten:
+            // the change is lost, the call must not be.
+            Err(_) if killed.load(Ordering::Relaxed) => {
+                work.cut += 1;
+                work.up.push(oldest);
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
         let ended = caller.bye(&mut oldest)?.is(200)?;
         work.bridged += usize::from(ended.sent > 1);
         work.hung_up += 1;
