@@ -40,12 +40,7 @@ impl Scene {
 
     /// `prepare` is called before anything registers, with a gateway that may be replaced.
     fn open_with(prepare: impl FnOnce(&mut Office) -> Result<()>) -> Result<Self> {
-        let mut office = Office::open(&Opening {
-            digest: false,
-            lan: 0,
-            far: 0,
-            ..Opening::default()
-        })?;
+        let mut office = Office::open(&Opening::without_phones())?;
         prepare(&mut office)?;
         let branch = &office.branch;
         let phone = Agent::new(&branch.phones, "250", &Branch::phone(10), GATEWAY_LAN)?;

@@ -24,12 +24,7 @@ fn counted(office: &Office, reason: &str) -> Result<u64> {
 
 #[test]
 fn kl5_no_icmp_reaches_a_phone_while_nobody_holds_the_media_ports() -> Result<()> {
-    let mut office = Office::open(&Opening {
-        digest: false,
-        lan: 0,
-        far: 0,
-        ..Opening::default()
-    })?;
+    let mut office = Office::open(&Opening::without_phones())?;
     let branch = &office.branch;
     let phone = Agent::new(&branch.phones, "250", &Branch::phone(10), GATEWAY_LAN)?;
     let far = Agent::new(&branch.far, "750", &Branch::far_phone(10), SOFTSWITCHES[1])?;

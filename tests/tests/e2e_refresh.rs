@@ -19,12 +19,7 @@ const PACE: Duration = Duration::from_millis(20);
 
 #[test]
 fn em26_a_session_is_refreshed_without_its_server_and_nothing_ends_it() -> Result<()> {
-    let office = Office::open(&Opening {
-        digest: false,
-        lan: 0,
-        far: 0,
-        ..Opening::default()
-    })?;
+    let office = Office::open(&Opening::without_phones())?;
     let branch = &office.branch;
     let lan = |user, at| Agent::new(&branch.phones, user, &Branch::phone(at), GATEWAY_LAN);
     let far = |user, at| Agent::new(&branch.far, user, &Branch::far_phone(at), SOFTSWITCHES[1]);

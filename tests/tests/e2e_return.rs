@@ -24,12 +24,7 @@ const BACK: Duration = Duration::from_secs(10);
 const PACE: Duration = Duration::from_millis(20);
 
 fn office() -> Result<Office> {
-    Office::open(&Opening {
-        digest: false,
-        lan: 0,
-        far: 0,
-        ..Opening::default()
-    })
+    Office::open(&Opening::without_phones())
 }
 
 fn cut_off(office: &Office) -> Result<()> {

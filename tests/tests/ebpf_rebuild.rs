@@ -2,6 +2,7 @@
 //! between.
 
 use std::fs;
+use std::ops::RangeInclusive;
 
 use anyhow::{Context as _, Result, ensure};
 use aya::maps::MapType;
@@ -16,14 +17,13 @@ use keepline_tests::fixture::{
     site::{Site, carries_a_program},
 };
 
-#[test]
-fn case_x21_other_media_ports_rebuild_the_maps_and_lose_nothing() -> Result<()> {
-    let mut site = Site::raise()?;
+/// A start with another media range, under traffic: it says `why` it made the maps anew, carries
+/// the one flow over, loses nothing, and leaves one generation.
+fn rebuilt_under_traffic(site: &mut Site, media: RangeInclusive<u16>, why: &str) -> Result<()> {
     let (programs, maps) = site.start()?;
     let steer = site.steer(maps)?;
     drop((programs, steer));
-    let small = site.options.clone();
-    site.options.media = 9_000..=29_999;
+    site.options.media = media;
     let mut said = None;
     let (sent, came) = site.under_traffic(|traffic| {
         traffic.pass(300)?;
@@ -36,11 +36,18 @@ fn case_x21_other_media_ports_rebuild_the_maps_and_lose_nothing() -> Result<()> 
     })?;
     let said = said.context("nothing was said")?;
     ensure!(
-        said.contains("entries") && said.contains("1 flows carried over"),
+        said.contains(why) && said.contains("1 flows carried over"),
         "{said}"
     );
     ensure!(sent > 300 && sent == came, "{sent} sent, {came} came");
-    site.one_generation()?;
+    site.one_generation()
+}
+
+#[test]
+fn case_x21_other_media_ports_rebuild_the_maps_and_lose_nothing() -> Result<()> {
+    let mut site = Site::raise()?;
+    let small = site.options.clone();
+    rebuilt_under_traffic(&mut site, 9_000..=29_999, "entries")?;
 
     // Killed right after the pins were set aside: the next start finishes.
     let aside = site.options.pin.join(format!("v{ABI}-old1"));
@@ -190,27 +197,8 @@ fn case_x21_a_start_killed_at_any_stage_is_finished_by_the_next_without_a_loss()
 #[test]
 fn case_x21_a_media_range_of_the_same_size_that_begins_elsewhere_rebuilds_the_maps() -> Result<()> {
     let mut site = Site::raise()?;
-    let (programs, maps) = site.start()?;
-    let steer = site.steer(maps)?;
-    drop((programs, steer));
     // As many ports, the flow's among them: every word stands for another port.
-    site.options.media = 9_000..=18_999;
-    let mut said = None;
-    let (sent, came) = site.under_traffic(|traffic| {
-        traffic.pass(300)?;
-        let (programs, maps) = site.start()?;
-        said = programs.rebuilt().map(str::to_owned);
-        drop((programs, maps));
-        traffic.pass(300)?;
-        Ok(())
-    })?;
-    let said = said.context("nothing was said")?;
-    ensure!(
-        said.contains("the media range was another") && said.contains("1 flows carried over"),
-        "{said}"
-    );
-    ensure!(sent > 300 && sent == came, "{sent} sent, {came} came");
-    site.one_generation()?;
+    rebuilt_under_traffic(&mut site, 9_000..=18_999, "the media range was another")?;
     // The same range again is the same layout.
     let (programs, _) = site.start()?;
     ensure!(programs.rebuilt().is_none(), "{:?}", programs.rebuilt());

@@ -43,6 +43,19 @@ impl Default for Opening {
     }
 }
 
+impl Opening {
+    /// Softswitches that challenge nobody, and no SIPp phone: the test brings its own.
+    #[must_use]
+    pub fn without_phones() -> Self {
+        Self {
+            digest: false,
+            lan: 0,
+            far: 0,
+            ..Self::default()
+        }
+    }
+}
+
 /// Everything that is up.
 pub struct Office {
     /// The softswitch of the highest priority.

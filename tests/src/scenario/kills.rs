@@ -72,12 +72,7 @@ pub fn play(seed: u64, kills: u32) -> Result<Outcome> {
 
 impl Scene {
     fn open(seed: u64) -> Result<Self> {
-        let office = Office::open(&Opening {
-            digest: false,
-            lan: 0,
-            far: 0,
-            ..Opening::default()
-        })?;
+        let office = Office::open(&Opening::without_phones())?;
         let branch = &office.branch;
         let lan = |user, at| Agent::new(&branch.phones, user, &Branch::phone(at), GATEWAY_LAN);
         let far = |user, at| Agent::new(&branch.far, user, &Branch::far_phone(at), SOFTSWITCHES[1]);
