@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 use crate::{
     health::GroupConf,
     media::{MediaConf, MediaLink},
-    net::{Link, LinkId, Listener, ListenerId, Side},
+    net::{Link, LinkId, Listener, ListenerId, PathKey, Side, Transport},
 };
 
 /// The engine's configuration. Positions in the vectors are the ids of [`crate::net`].
@@ -73,6 +73,8 @@ pub enum Accept {
 pub struct Registration {
     /// The expiry phones on UDP are told, before jitter.
     pub phone_expires: Duration,
+    /// The expiry phones on streams are told: no NAT binding of theirs ends after a minute.
+    pub phone_expires_stream: Duration,
     /// How long a binding stays trusted after its last 2xx from upstream.
     pub known_for: Duration,
 }
@@ -133,13 +135,30 @@ impl Conf {
             .filter(move |(_, link)| link.side == side)
     }
 
-    /// The first listener on a link.
+    /// The first listener on a link for a transport.
     #[must_use]
-    pub fn listener_on(&self, link: LinkId) -> Option<ListenerId> {
+    pub fn listener_on(&self, link: LinkId, transport: Transport) -> Option<ListenerId> {
         (0_u16..)
             .map(ListenerId)
             .zip(&self.listeners)
-            .find(|(_, listener)| listener.link == link)
+            .find(|(_, listener)| listener.link == link && listener.transport == transport)
+            .map(|(id, _)| id)
+    }
+
+    /// The listener that requests to a server leave from.
+    #[must_use]
+    pub fn listener_to(&self, path: PathKey) -> Option<ListenerId> {
+        let group = self.groups.get(usize::from(path.server.group.0))?;
+        let server = group.health.servers.get(usize::from(path.server.index))?;
+        self.listener_on(path.link, server.transport)
+    }
+
+    /// The listeners over streams.
+    pub fn streams(&self) -> impl Iterator<Item = ListenerId> {
+        (0_u16..)
+            .map(ListenerId)
+            .zip(&self.listeners)
+            .filter(|(_, listener)| listener.transport.is_stream())
             .map(|(id, _)| id)
     }
 }

@@ -32,6 +32,54 @@ pub struct PathKey {
     pub link: LinkId,
 }
 
+/// What carries SIP (RFC 3261 section 18).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Transport {
+    /// Datagrams.
+    #[default]
+    Udp,
+    /// A stream.
+    Tcp,
+    /// A stream under TLS.
+    Tls,
+}
+
+impl Transport {
+    /// Whether it delivers in order or not at all: nothing is sent twice over it.
+    #[must_use]
+    pub fn is_stream(self) -> bool {
+        self != Self::Udp
+    }
+
+    /// As Via names it (RFC 3261 section 20.42).
+    #[must_use]
+    pub fn via(self) -> &'static str {
+        match self {
+            Self::Udp => "UDP",
+            Self::Tcp => "TCP",
+            Self::Tls => "TLS",
+        }
+    }
+
+    /// The URI parameter that asks for it (RFC 3261 section 19.1.1); UDP needs none.
+    #[must_use]
+    pub fn uri_param(self) -> &'static str {
+        match self {
+            Self::Udp => "",
+            Self::Tcp => ";transport=tcp",
+            Self::Tls => ";transport=tls",
+        }
+    }
+
+    /// By the value of a URI's `transport` parameter; names are case-insensitive.
+    #[must_use]
+    pub fn named(name: &[u8]) -> Option<Self> {
+        [Self::Udp, Self::Tcp, Self::Tls]
+            .into_iter()
+            .find(|transport| transport.via().as_bytes().eq_ignore_ascii_case(name))
+    }
+}
+
 /// Which side of the gateway a link faces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
@@ -61,6 +109,8 @@ pub struct Link {
 pub struct Listener {
     /// The link it is bound to.
     pub link: LinkId,
+    /// What it carries SIP over.
+    pub transport: Transport,
     /// The address it answers from.
     pub address: SocketAddr,
 }

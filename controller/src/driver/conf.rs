@@ -6,7 +6,7 @@ use keepline_engine::{
     conf::{self, Conf, Prefix},
     health::{self, GroupConf, ServerConf},
     media::{Learn, MediaConf},
-    net::{Link, Listener},
+    net::{Link, Listener, Transport},
     sdp::Ice,
     seal::Key,
 };
@@ -64,6 +64,7 @@ pub(super) fn engine(
         },
         registration: conf::Registration {
             phone_expires: config.registration.phone_expires_udp,
+            phone_expires_stream: config.registration.phone_expires_stream,
             known_for: config.registration.known_for,
         },
         survivability: conf::Survivability {
@@ -136,6 +137,7 @@ fn listeners(config: &Config, table: &Table, links: &[Link]) -> Result<Vec<Liste
                 .ok_or_else(|| Unfit::NoAddress(on.name.clone()))?;
             Ok(Listener {
                 link,
+                transport: Transport::Udp,
                 address: SocketAddr::new(address, port),
             })
         }
@@ -146,6 +148,7 @@ fn listeners(config: &Config, table: &Table, links: &[Link]) -> Result<Vec<Liste
             let link = owner.and_then(|name| config.link_by_name(name));
             Ok(Listener {
                 link: link.ok_or(Unfit::ForeignAddress(address))?,
+                transport: Transport::Udp,
                 address,
             })
         }
@@ -206,6 +209,7 @@ fn server(server: &model::Server) -> ServerConf {
     ServerConf {
         uri: server.uri.clone(),
         address: server.address,
+        transport: Transport::Udp,
         priority: server.priority,
         weight: server.weight,
     }

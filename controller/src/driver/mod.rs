@@ -165,6 +165,8 @@ impl Driver {
                         tracing::debug!(%error, %to, "datagram not sent");
                     }
                 }
+                // No listener is a stream's yet.
+                Output::Close { .. } | Output::Alias { .. } => {}
                 Output::Steer(delta) => self.steer(&delta),
                 Output::Keep(change) => self.store.append(&change),
                 Output::Event(event) => self.journal.record(&event),

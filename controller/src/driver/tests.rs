@@ -162,6 +162,7 @@ fn binding(phone: &UdpSocket, now: Now) -> BindingRecord {
         source,
         listener: ListenerRecord {
             link: "lo".to_owned(),
+            transport: keepline_engine::net::Transport::Udp,
             address: "127.0.0.1:5060".parse().unwrap(),
         },
         call_id: b"reg-201".to_vec(),

@@ -27,7 +27,7 @@ pub async fn options(
     let request = Draft {
         method: Method::Options,
         uri: format!("sip:{server}"),
-        sent_by: local.to_string(),
+        via: format!("UDP {local}"),
         branch: branch.clone(),
         from: format!("<sip:keepline@{local}>;tag={}", random_hex::<8>()?),
         to: format!("<sip:{server}>"),

@@ -31,7 +31,7 @@ pub(crate) struct Binding {
     pub(crate) token: String,
     /// The Contact URI last registered upstream: it changes with the WAN address (EM25).
     pub(crate) upstream_contact: Vec<u8>,
-    /// Where its REGISTER came from, and so where requests to it go.
+    /// Where its REGISTER came from, and so where requests to it go while that can be reached.
     pub(crate) source: SocketAddr,
     /// The listener it speaks to.
     pub(crate) listener: ListenerId,

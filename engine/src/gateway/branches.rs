@@ -69,7 +69,7 @@ impl Gateway {
         let uri = ctx.request.slice(ctx.request.uri()?);
         Some(Target {
             side: Side::Wan,
-            listener: self.conf.listener_on(path.link)?,
+            listener: self.conf.listener_to(path)?,
             to: server.address,
             uri: self
                 .topology
@@ -97,7 +97,7 @@ impl Gateway {
             .unwrap_or_default()
     }
 
-    /// Delivers a request to a phone: to where its REGISTER came from.
+    /// Delivers a request to a phone: to where its REGISTER came from, as a rule.
     pub(super) fn branch_to_phone(&mut self, now: Now, id: u64, binding: u64) {
         let Some(binding) = self.bindings.get(binding) else {
             return self.answer(now, id, 404);
@@ -105,7 +105,7 @@ impl Gateway {
         let target = Target {
             side: Side::Lan,
             listener: binding.listener,
-            to: binding.source,
+            to: self.reach(binding),
             uri: binding.contact.clone(),
             routes: Vec::new(),
             parties: None,

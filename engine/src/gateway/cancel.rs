@@ -104,7 +104,7 @@ impl Gateway {
         };
         let first = !std::mem::replace(&mut ctx.branches[index].bye_sent, true);
         let branch = ctx.branches[index].clone();
-        let at = self.address(branch.listener).to_string();
+        let at = self.sent_protocol_and_by(branch.listener);
         let ack = self.derived_branch(&branch, "ack");
         let Some(mut draft) = Draft::ack_of_2xx(&branch.sent, msg, &at, &ack) else {
             return;

@@ -1,8 +1,11 @@
 //! The gateway's own timers: one ordered set, each entry cancellable by value.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    net::SocketAddr,
+};
 
-use crate::time::Mono;
+use crate::{net::ListenerId, time::Mono};
 
 /// What is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,6 +18,8 @@ pub(crate) enum Deadline {
     TimerC(u64),
     /// A binding may have expired.
     Binding(u64),
+    /// A client of a stream was not answered its keepalive.
+    Unserved(ListenerId, SocketAddr),
 }
 
 /// At most one entry per [`Deadline`] value; setting it again moves it.

@@ -7,9 +7,10 @@ use super::{
     context::Kind,
     dialogs::{Leg, Party, Phase},
     outgoing::Target,
+    streams::default_port,
 };
 use crate::{
-    net::Side,
+    net::{ListenerId, Side, Transport},
     sip::{Method, Uri},
     time::Now,
 };
@@ -69,14 +70,17 @@ impl Gateway {
             Party::Callee => (caller, callee),
             Party::Caller => (callee, caller),
         };
-        let to = if leg.side == Side::Lan {
-            leg.peer
-        } else {
-            next_hop(leg)
+        let phone = match party {
+            Party::Callee => &leg.callee_uri,
+            Party::Caller => &leg.caller_uri,
+        };
+        let (listener, to) = match leg.side {
+            Side::Lan => self.phone_now(leg, phone),
+            Side::Wan => self.hop_of(leg),
         };
         Some(Target {
             side: leg.side,
-            listener: leg.listener,
+            listener,
             to,
             uri: leg.target.clone(),
             routes: leg.routes.clone(),
@@ -89,17 +93,45 @@ impl Gateway {
     }
 }
 
+impl Gateway {
+    /// A phone's connection may have been replaced since the call began: its registration knows
+    /// the present one. A datagram goes where the phone's own came from.
+    fn phone_now(&self, leg: &Leg, phone: &[u8]) -> (ListenerId, SocketAddr) {
+        let held = (leg.listener, leg.peer);
+        if !self.transport(leg.listener).is_stream() || self.is_connected(held.0, held.1) {
+            return held;
+        }
+        let bindings = self.bindings.of_aor(&self.aor(phone));
+        let mut bindings = bindings.iter().filter_map(|id| self.bindings.get(*id));
+        bindings
+            .find(|binding| binding.contact == leg.target)
+            .map(|binding| (binding.listener, self.reach(binding)))
+            .unwrap_or_else(|| (held.0, self.reach_at(held.0, held.1, &leg.target)))
+    }
+
+    /// The next hop and the listener on its link that speaks its transport.
+    fn hop_of(&self, leg: &Leg) -> (ListenerId, SocketAddr) {
+        let (to, transport) = next_hop(leg);
+        let listener = transport.and_then(|transport| {
+            let link = self.link(leg.listener);
+            self.conf.listener_on(link, transport)
+        });
+        (listener.unwrap_or(leg.listener), to)
+    }
+}
+
 /// Next hops that a foreign header may name: nothing that leads back here or to many
 /// (cases.md, threat "SSRF-like relaying").
-fn may_be_sent_to(ip: IpAddr) -> bool {
+pub(super) fn may_be_sent_to(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
     let broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
     !(ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || broadcast)
 }
 
 /// The address of the first route, else of the target, else where the leg's messages come from:
-/// names are not looked up inside a dialog.
-fn next_hop(leg: &Leg) -> SocketAddr {
+/// names are not looked up inside a dialog. With an address comes the transport that it is
+/// reached over (RFC 3263 section 4.1).
+fn next_hop(leg: &Leg) -> (SocketAddr, Option<Transport>) {
     let first = leg
         .routes
         .first()
@@ -109,9 +141,13 @@ fn next_hop(leg: &Leg) -> SocketAddr {
         .nth(1)
         .and_then(|rest| rest.split(|byte| *byte == b'>').next());
     let uri = Uri::parse(inside.unwrap_or(first));
-    let literal =
-        uri.and_then(|uri| Some(SocketAddr::new(uri.host_ip()?, uri.port.unwrap_or(5060))));
+    let literal = uri.and_then(|uri| {
+        let transport = uri.transport();
+        let port = uri.port.unwrap_or(default_port(transport));
+        let hop = SocketAddr::new(uri.host_ip()?, port);
+        Some((hop, Some(transport)))
+    });
     literal
-        .filter(|hop| may_be_sent_to(hop.ip()))
-        .unwrap_or(leg.peer)
+        .filter(|(hop, _)| may_be_sent_to(hop.ip()))
+        .unwrap_or((leg.peer, None))
 }

@@ -32,6 +32,7 @@ mod request;
 mod respond;
 mod response;
 mod strays;
+mod streams;
 mod stun;
 mod survive;
 mod timers;
@@ -39,7 +40,7 @@ mod topology;
 mod views;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     net::SocketAddr,
 };
 
@@ -72,14 +73,32 @@ use crate::{
 /// What the driver must do, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// Send a datagram from a listener's socket.
+    /// Send a message from a listener: as a datagram from its socket, or over its connection
+    /// with that peer, which is opened where there is none.
     Send {
         /// Whose socket.
         listener: ListenerId,
         /// Where to.
         to: SocketAddr,
-        /// The whole datagram.
+        /// The whole message.
         bytes: Vec<u8>,
+    },
+    /// Close a stream listener's connection.
+    Close {
+        /// Whose.
+        listener: ListenerId,
+        /// With whom.
+        peer: SocketAddr,
+    },
+    /// The party at `peer` also takes what is sent to `of`, over the connection it opened
+    /// (RFC 5923).
+    Alias {
+        /// The listener it is connected to.
+        listener: ListenerId,
+        /// The connection's far end.
+        peer: SocketAddr,
+        /// Where it says that it listens.
+        of: SocketAddr,
     },
     /// Change the data path.
     Steer(Delta),
@@ -132,6 +151,8 @@ pub struct Gateway {
     release: Release,
     /// Set while draining (signalling.md section 14).
     draining: Option<Mono>,
+    /// Connections that a frame came by, and that are not known to be gone.
+    connected: HashSet<(ListenerId, SocketAddr)>,
     counters: Counters,
     /// What the store was told.
     kept: persist::Kept,
@@ -168,7 +189,8 @@ impl Gateway {
         let media = Media::new(conf.media.clone(), conf.media_links());
         let mut gateway = Self {
             topology: Topology::new(&conf),
-            transactions: Transactions::new(crate::transaction::Limits::default()),
+            transactions: Transactions::new(crate::transaction::Limits::default())
+                .over_streams(conf.streams()),
             health,
             media,
             bindings: Bindings::default(),
@@ -184,6 +206,7 @@ impl Gateway {
             alone: vec![false; conf.groups.len()],
             release: Release::default(),
             draining: None,
+            connected: HashSet::new(),
             counters: Counters::default(),
             kept: persist::Kept::default(),
             clock: now,

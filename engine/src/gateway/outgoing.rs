@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::Gateway;
 use crate::{
-    net::{ListenerId, PathKey, Side},
+    net::{ListenerId, PathKey, Side, Transport},
     seal,
     sip::{Edit, Message, Method, Name, NameAddr, Span, Uri},
 };
@@ -120,10 +120,41 @@ impl Gateway {
 
     /// Our Via on a listener.
     pub(super) fn via(&self, listener: ListenerId, branch: &str) -> String {
+        let alias = match self.transport(listener).is_stream() {
+            // Requests to us may take the connection that we opened (RFC 5923).
+            true => ";alias",
+            false => "",
+        };
         format!(
-            "SIP/2.0/UDP {};branch={branch};rport",
-            self.address(listener)
+            "SIP/2.0/{};branch={branch};rport{alias}",
+            self.sent_protocol_and_by(listener)
         )
+    }
+
+    /// Transport and sent-by of our Via on a listener, as in `UDP 192.0.2.1:5060`.
+    pub(super) fn sent_protocol_and_by(&self, listener: ListenerId) -> String {
+        let transport = self.transport(listener).via();
+        format!("{transport} {}", self.address(listener))
+    }
+
+    /// What a listener carries SIP over.
+    pub(super) fn transport(&self, listener: ListenerId) -> Transport {
+        self.conf.listeners[usize::from(listener.0)].transport
+    }
+
+    /// `sip:user@address`, or `sip:address` without a user, at a listener of ours.
+    pub(super) fn contact_uri(&self, user: &[u8], listener: ListenerId) -> Vec<u8> {
+        let at = self.address(listener).to_string();
+        let separator: &[u8] = if user.is_empty() { b"" } else { b"@" };
+        let transport = self.transport(listener).uri_param();
+        [
+            b"sip:",
+            user,
+            separator,
+            at.as_bytes(),
+            transport.as_bytes(),
+        ]
+        .concat()
     }
 
     /// The address a listener answers from.
@@ -158,7 +189,6 @@ impl Gateway {
         source: SocketAddr,
     ) -> Vec<u8> {
         let uri = msg.slice(addr.uri);
-        let at = self.address(target.1);
         let user = match target.0 {
             Side::Wan => self.token(&self.aor(party), uri, source).into_bytes(),
             Side::Lan => Uri::parse(uri)
@@ -166,7 +196,7 @@ impl Gateway {
                 .unwrap_or_default()
                 .to_vec(),
         };
-        contact_uri(&user, at)
+        self.contact_uri(&user, target.1)
     }
 
     /// The user part that stands for a phone's contact upstream (signalling.md section 4).
@@ -248,17 +278,6 @@ impl Gateway {
             );
         }
     }
-}
-
-/// `sip:user@address`, or `sip:address` without a user.
-pub(super) fn contact_uri(user: &[u8], at: SocketAddr) -> Vec<u8> {
-    let mut uri = b"sip:".to_vec();
-    if !user.is_empty() {
-        uri.extend_from_slice(user);
-        uri.push(b'@');
-    }
-    uri.extend_from_slice(at.to_string().as_bytes());
-    uri
 }
 
 /// Whether a request's method lets it create or refresh a dialog's remote target

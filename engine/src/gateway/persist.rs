@@ -218,8 +218,11 @@ impl Gateway {
 
     /// The longest expiry any phone is told, with its jitter.
     fn longest_told(&self) -> Duration {
-        let registration = self.conf.registration.phone_expires;
-        registration.max(self.conf.survivability.expires) * 11 / 10
+        let registration = self.conf.registration;
+        let streams = self.conf.streams().next();
+        let stream = streams.map_or(Duration::ZERO, |_| registration.phone_expires_stream);
+        let longest = registration.phone_expires.max(stream);
+        longest.max(self.conf.survivability.expires) * 11 / 10
     }
 
     fn dialog_record(&self, dialog: &Dialog) -> DialogRecord {
@@ -315,6 +318,7 @@ impl Gateway {
     fn listener_record(&self, listener: ListenerId) -> ListenerRecord {
         ListenerRecord {
             link: self.link_name(self.link(listener)),
+            transport: self.transport(listener),
             address: self.address(listener),
         }
     }
@@ -324,8 +328,9 @@ impl Gateway {
         let link = link_named(&self.conf, &record.link)?;
         let same = (0_u16..).map(ListenerId).zip(&self.conf.listeners);
         let same = same.filter(|(_, at)| at.link == link && at.address == record.address);
-        let same = same.map(|(id, _)| id).next();
-        same.or_else(|| self.conf.listener_on(link))
+        let mut same = same.filter(|(_, at)| at.transport == record.transport);
+        let same = same.next().map(|(id, _)| id);
+        same.or_else(|| self.conf.listener_on(link, record.transport))
     }
 
     fn group_named(&self, name: &str) -> Option<GroupId> {

@@ -4,7 +4,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use crate::{media::SessionRecord, time::Wall};
+use crate::{media::SessionRecord, net::Transport, time::Wall};
 
 /// One change of what a store holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub struct Restored {
 pub struct ListenerRecord {
     /// Name of its link.
     pub link: String,
+    /// What it carries SIP over.
+    pub transport: Transport,
     /// Its address.
     pub address: SocketAddr,
 }

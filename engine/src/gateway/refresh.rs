@@ -6,7 +6,7 @@ use super::{
     Gateway,
     context::{Context, Kind},
     dialogs::{Dialog, Party},
-    outgoing::{Target, contact_uri},
+    outgoing::Target,
 };
 use crate::{
     gateway::branches::sdp_of,
@@ -113,7 +113,8 @@ impl Gateway {
             .and_then(|uri| uri.user)
             .unwrap_or_default()
             .to_vec();
-        let contact = contact_uri(&user, self.address(ctx.listener));
+        let listener = ctx.listener;
+        let contact = self.contact_uri(&user, listener);
         let bytes = respond(&request, 200, reason_phrase(200), None, ctx.from);
         let Ok(msg) = Message::parse(bytes) else {
             return;

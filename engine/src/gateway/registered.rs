@@ -1,17 +1,16 @@
 //! The registrar's 2xx: bindings are learned from it, and the phone gets its own contacts back.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use super::{
     Gateway,
     bindings::Binding,
     context::{Context, Kind},
     deadlines::Deadline,
-    outgoing::contact_uri,
     registrar::{Asked, Pending},
 };
 use crate::{
-    net::{GroupId, ServerId},
+    net::{GroupId, ListenerId, ServerId},
     sip::{Edit, Message, Name, Uri, seconds},
     steer::{Delta, GateId},
     time::Now,
@@ -28,7 +27,7 @@ impl Gateway {
         let Some(path) = ctx.branches[index].path else {
             return;
         };
-        let at = self.address(ctx.branches[index].listener);
+        let at = ctx.branches[index].listener;
         for asked in &register.asked {
             self.learn(now, register, asked, (*group, path.server, at), msg);
         }
@@ -41,7 +40,7 @@ impl Gateway {
         now: Now,
         register: &Pending,
         asked: &Asked,
-        upstream: (GroupId, ServerId, SocketAddr),
+        upstream: (GroupId, ServerId, ListenerId),
         msg: &Message,
     ) {
         let granted = granted(msg, &asked.token).unwrap_or(asked.expires);
@@ -53,13 +52,13 @@ impl Gateway {
             return;
         }
         let (group, server, at) = upstream;
-        let told = self.phone_expires(asked.expires.min(granted));
+        let told = self.phone_expires(register.listener, asked.expires.min(granted));
         let binding = Binding {
             aor: register.aor.clone(),
             contact: asked.contact.clone(),
             params: asked.params.clone(),
             token: asked.token.clone(),
-            upstream_contact: contact_uri(asked.token.as_bytes(), at),
+            upstream_contact: self.contact_uri(asked.token.as_bytes(), at),
             source: register.source,
             listener: register.listener,
             call_id: register.call_id.clone(),
@@ -89,21 +88,20 @@ impl Gateway {
             .and_then(|id| self.bindings.get(id))
             .filter(|old| (old.source, old.listener) != (binding.source, binding.listener));
         if let Some(moved) = moved {
-            let clear = Delta::ClientClear {
-                client: moved.source,
-                listener: moved.listener,
-            };
-            self.out.push_back(super::Output::Steer(clear));
+            let (client, listener) = (moved.source, moved.listener);
+            self.steer_client(listener, Delta::ClientClear { client, listener });
         }
-        let client = Delta::ClientSet {
-            client: binding.source,
-            listener: binding.listener,
-            gate: GateId(binding.group.0),
-        };
+        let (client, listener) = (binding.source, binding.listener);
+        let gate = GateId(binding.group.0);
         match self.bindings.put(binding) {
             Ok(id) => {
                 self.watch_binding(id);
-                self.out.push_back(super::Output::Steer(client));
+                let set = Delta::ClientSet {
+                    client,
+                    listener,
+                    gate,
+                };
+                self.steer_client(listener, set);
             }
             // The phone stays registered upstream; only survivability will not know it.
             Err(_) => self.counters.table_full += 1,
@@ -121,11 +119,15 @@ impl Gateway {
     pub(super) fn forget_binding(&mut self, id: u64) {
         self.deadlines.clear(Deadline::Binding(id));
         if let Some(gone) = self.bindings.remove(id) {
-            let clear = Delta::ClientClear {
-                client: gone.source,
-                listener: gone.listener,
-            };
-            self.out.push_back(super::Output::Steer(clear));
+            let (client, listener) = (gone.source, gone.listener);
+            self.steer_client(listener, Delta::ClientClear { client, listener });
+        }
+    }
+
+    /// The data path answers keepalives in datagrams; those in streams are answered here.
+    fn steer_client(&mut self, listener: ListenerId, delta: Delta) {
+        if !self.transport(listener).is_stream() {
+            self.out.push_back(super::Output::Steer(delta));
         }
     }
 

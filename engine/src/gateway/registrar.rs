@@ -7,7 +7,7 @@ use super::{
     Gateway,
     bindings::Binding,
     context::{Context, Kind},
-    outgoing::{Target, contact_uri},
+    outgoing::Target,
 };
 use crate::{
     net::{ListenerId, Side},
@@ -192,7 +192,7 @@ impl Gateway {
 
     fn answer_refresh(&mut self, now: Now, id: u64, pending: &Pending) {
         for asked in &pending.asked {
-            let expires = self.phone_expires(asked.expires);
+            let expires = self.phone_expires(pending.listener, asked.expires);
             let found = self.bindings.find(&pending.aor, &asked.contact);
             if let Some(mut binding) = found.and_then(|id| self.bindings.get(id)).cloned() {
                 binding.cseq = pending.cseq;
@@ -240,7 +240,7 @@ impl Gateway {
         aor: &str,
         asked: &Asked,
     ) {
-        let uri = contact_uri(asked.token.as_bytes(), self.address(target.listener));
+        let uri = self.contact_uri(asked.token.as_bytes(), target.listener);
         let value = [b"<", uri.as_slice(), b">", &asked.params].concat();
         edit.push_back(
             Name::Contact,
@@ -260,9 +260,14 @@ impl Gateway {
         }
     }
 
-    /// What a phone on UDP is told: short, and never more than it asked for.
-    pub(super) fn phone_expires(&mut self, asked: u32) -> Duration {
-        self.told(self.conf.registration.phone_expires, asked)
+    /// What a phone is told: short, on UDP shorter, and never more than it asked for.
+    pub(super) fn phone_expires(&mut self, listener: ListenerId, asked: u32) -> Duration {
+        let registration = self.conf.registration;
+        let about = match self.transport(listener).is_stream() {
+            true => registration.phone_expires_stream,
+            false => registration.phone_expires,
+        };
+        self.told(about, asked)
     }
 
     /// An expiry within 10 % of `about` either way, so that phones do not march in step, and

@@ -26,7 +26,13 @@ impl Gateway {
         self.pump(now);
     }
 
-    fn message(&mut self, now: Now, listener: ListenerId, from: SocketAddr, bytes: Vec<u8>) {
+    pub(super) fn message(
+        &mut self,
+        now: Now,
+        listener: ListenerId,
+        from: SocketAddr,
+        bytes: Vec<u8>,
+    ) {
         let msg = match Message::parse(bytes) {
             Ok(msg) => msg,
             Err(refusal) => {
@@ -82,6 +88,9 @@ impl Gateway {
         {
             let link = self.conf.listeners[usize::from(listener.0)].link;
             self.health.inbound(now, PathKey { server, link });
+        }
+        if self.transport(listener).is_stream() {
+            self.alias(listener, from, &msg);
         }
         match self.transactions.request(now, &msg, from, listener) {
             Incoming::Absorbed => {}

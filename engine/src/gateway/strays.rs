@@ -38,7 +38,7 @@ impl Gateway {
         let cseq = msg.cseq()?.number.to_be_bytes();
         let parts = [msg.call_id()?, msg.to_tag()?, &cseq];
         let hash = seal::keyed_hash(&self.conf.secret, "stray-ack", &parts);
-        let at = self.address(target.listener).to_string();
+        let at = self.sent_protocol_and_by(target.listener);
         let draft = Draft::ack_of_2xx(msg, msg, &at, &format!("z9hG4bK{hash}"))?;
         self.send(target.listener, target.to, draft.build());
         Some(())

@@ -38,6 +38,7 @@ impl Gateway {
             Deadline::PhoneSilent(id) => self.phone_silent(now, id),
             Deadline::TimerC(id) => self.give_up(now, id, 408),
             Deadline::Binding(id) => self.binding_due(now, id),
+            Deadline::Unserved(listener, peer) => self.unserved(listener, peer),
         }
     }
 
@@ -111,7 +112,7 @@ impl Gateway {
         self.contexts.get(id)?.branches.get(*index)
     }
 
-    fn timed_out(&mut self, now: Now, client: ClientId) {
+    pub(super) fn timed_out(&mut self, now: Now, client: ClientId) {
         let Some(&(id, index)) = self.by_client.get(&client) else {
             return;
         };
@@ -194,12 +195,11 @@ impl Gateway {
 
     /// An OPTIONS to a server: sent once, since a lost one is evidence too.
     fn probe(&mut self, now: Now, id: ProbeId, path: PathKey) {
-        let Some(listener) = self.conf.listener_on(path.link) else {
+        let Some(listener) = self.conf.listener_to(path) else {
             return;
         };
         let group = &self.conf.groups[usize::from(path.server.group.0)];
         let server = group.health.servers[usize::from(path.server.index)].address;
-        let at = self.address(listener);
         // Unpredictable to others, so that an answer proves that the probe was seen.
         let token = |what: &str, salt: u64| {
             let parts = [id.0.to_be_bytes(), salt.to_be_bytes()].concat();
@@ -218,7 +218,7 @@ impl Gateway {
         let draft = Draft {
             method: Method::Options,
             uri: format!("sip:{server}"),
-            sent_by: at.to_string(),
+            via: self.sent_protocol_and_by(listener),
             branch: branch.clone(),
             from: format!(
                 "<sip:{}>;tag={}",
@@ -237,7 +237,9 @@ impl Gateway {
         };
         let key = self.client_key(&branch, listener, &msg);
         if let Some(client) = self.transactions.start(now, key, bytes, server, listener) {
-            self.transactions.stop_retransmitting(now, client);
+            if !self.transport(listener).is_stream() {
+                self.transactions.stop_retransmitting(now, client);
+            }
             self.probes.insert(client, id);
         }
     }

@@ -2,6 +2,8 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use crate::net::Transport;
+
 /// A softswitch domain: its servers and the timers that judge them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupConf {
@@ -53,6 +55,8 @@ pub struct ServerConf {
     pub uri: String,
     /// Where its requests go.
     pub address: SocketAddr,
+    /// What carries them.
+    pub transport: Transport,
     /// Lower is preferred (RFC 2782).
     pub priority: u16,
     /// The share among servers of one priority; 0 takes part with the smallest share.

@@ -136,16 +136,26 @@ impl Health {
     /// An ICMP error arrived whose quoted header matched this live request: it hunts, and the
     /// burst starts. No verdict follows from it alone.
     pub fn icmp(&mut self, now: Now, req: RequestId) {
+        self.unreachable(now, req, "answered by ICMP unreachable", "icmp");
+    }
+
+    /// The connection that this live request needs could not be opened: the same evidence as an
+    /// ICMP error.
+    pub fn connect_failed(&mut self, now: Now, req: RequestId) {
+        self.unreachable(now, req, "not sent: no connection", "connect_failed");
+    }
+
+    fn unreachable(&mut self, now: Now, req: RequestId, what: &str, rule: &'static str) {
         let Some(request) = self.requests.get(&req) else {
             return;
         };
         let (path, unanswered) = (request.path, request.is_unanswered());
-        let what = format!("{} answered by ICMP unreachable", request.what);
+        let what = format!("{} {what}", request.what);
         self.note(now, path, what);
         if unanswered {
-            self.hunt(req, "icmp");
+            self.hunt(req, rule);
         }
-        self.suspect(now, path, Cause::Silence, "icmp");
+        self.suspect(now, path, Cause::Silence, rule);
     }
 
     /// Everything live on a path that is down hunts.

@@ -19,6 +19,7 @@ mod refusal;
 mod respond;
 mod scan;
 mod span;
+pub mod stream;
 mod uri;
 mod value;
 mod via;

@@ -20,8 +20,8 @@ pub struct Draft {
     pub method: Method,
     /// The Request-URI.
     pub uri: String,
-    /// `host:port` for our Via.
-    pub sent_by: String,
+    /// Transport and sent-by for our Via, as in `UDP 192.0.2.1:5060`.
+    pub via: String,
     /// The Via branch, magic cookie included.
     pub branch: String,
     /// The From value, tag included.
@@ -45,7 +45,7 @@ impl Draft {
     ///
     /// `None` when the 2xx has no readable Contact: there is nobody to send to.
     #[must_use]
-    pub fn ack_of_2xx(invite: &Message, ok: &Message, sent_by: &str, branch: &str) -> Option<Self> {
+    pub fn ack_of_2xx(invite: &Message, ok: &Message, via: &str, branch: &str) -> Option<Self> {
         let text =
             |msg: &Message, span: Span| String::from_utf8_lossy(msg.slice(span)).into_owned();
         let mut routes: Vec<String> = ok
@@ -56,7 +56,7 @@ impl Draft {
         Some(Self {
             method: Method::Ack,
             uri: text(ok, ok.contacts().next()?.uri),
-            sent_by: sent_by.to_owned(),
+            via: via.to_owned(),
             branch: branch.to_owned(),
             from: text(invite, invite.header(Name::From)?),
             to: text(ok, ok.header(Name::To)?),
@@ -71,7 +71,7 @@ impl Draft {
     #[must_use]
     pub fn build(&self) -> Vec<u8> {
         let method = vocabulary(self.method);
-        let via = format!("SIP/2.0/UDP {};rport;branch={}", self.sent_by, self.branch);
+        let via = format!("SIP/2.0/{};rport;branch={}", self.via, self.branch);
         let mut headers = vec![
             Via::new(one_line(&via)).into(),
             MaxForwards::default().into(),
@@ -152,7 +152,7 @@ mod tests {
         Draft {
             method: Method::Register,
             uri: "sip:[2001:db8::1]:5070;transport=udp".into(),
-            sent_by: "[2001:db8::2]:5060".into(),
+            via: "UDP [2001:db8::2]:5060".into(),
             branch: "z9hG4bKx".into(),
             from: "\"Böb\r\n x\" <sip:bob@biloxi.example>;tag=1".into(),
             to: "<sip:bob@biloxi.example>".into(),
@@ -227,7 +227,8 @@ mod tests {
             t: <sip:bob@biloxi.example>;tag=99\r\ni: abc\r\nCSeq: 7 INVITE\r\n\
             m: \"a, b\" <sip:callee@192.0.2.77:5080;ob>;q=1\r\nl: 0\r\n\r\n";
         let ok = Message::parse(ok.to_vec()).expect("well-formed");
-        let ack = Draft::ack_of_2xx(&invite, &ok, "192.0.2.5", "z9hG4bKack").expect("a contact");
+        let ack =
+            Draft::ack_of_2xx(&invite, &ok, "UDP 192.0.2.5", "z9hG4bKack").expect("a contact");
         assert_eq!(ack.uri, "sip:callee@192.0.2.77:5080;ob");
         assert_eq!(ack.routes, ["<sip:p1;lr>", "<sip:p2;lr>"]);
         assert_eq!(ack.to, "<sip:bob@biloxi.example>;tag=99");

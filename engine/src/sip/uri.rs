@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::{Param, Span, value::param, via::host_port};
+use crate::net::Transport;
 
 /// A URI in pieces. Spans count from the URI's own first byte: for patching inside a message,
 /// [`Span::shift`] them by the start of the URI's span.
@@ -91,6 +92,20 @@ impl<'a> Uri<'a> {
     #[must_use]
     pub fn host_ip(&self) -> Option<IpAddr> {
         std::str::from_utf8(self.host).ok()?.parse().ok()
+    }
+
+    /// What carries requests to it where its host is an address (RFC 3263 section 4.1): as its
+    /// `transport` parameter says, else TLS for `sips:` and UDP for `sip:`. TCP under `sips:` is
+    /// TLS over TCP.
+    #[must_use]
+    pub fn transport(&self) -> Transport {
+        let named = self
+            .param("transport")
+            .and_then(|param| Transport::named(param.value?.of(self.bytes)));
+        match named {
+            _ if self.is_sips() => Transport::Tls,
+            named => named.unwrap_or_default(),
+        }
     }
 
     /// A parameter by name, its spans counted like the URI's.

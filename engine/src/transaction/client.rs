@@ -32,6 +32,10 @@ pub(super) struct Client {
     pub(super) clock: Clock,
     /// What is sent again: the request, then the ACK of an INVITE's final response.
     pub(super) bytes: Vec<u8>,
+    /// It went over a stream: nothing is repeated, and nothing late is waited for.
+    stream: bool,
+    /// It was sent over a second connection already.
+    sent_anew: bool,
     /// Nobody waits for it any more: bounded even while Proceeding.
     abandoned: bool,
     timers: Timers,
@@ -45,15 +49,17 @@ impl Client {
         bytes: Vec<u8>,
         to: SocketAddr,
         listener: ListenerId,
+        stream: bool,
     ) -> Self {
         let mut clock = Clock::default();
-        if method == Method::Invite {
-            clock.repeat(Backoff::new(now, timers.t1, Duration::MAX, 'A'));
-            clock.end_in(now, timers.life(), 'B');
-        } else {
-            clock.repeat(Backoff::new(now, timers.t1, timers.t2, 'E'));
-            clock.end_in(now, timers.life(), 'F');
+        let (again, cap, end) = match method {
+            Method::Invite => ('A', Duration::MAX, 'B'),
+            _ => ('E', timers.t2, 'F'),
+        };
+        if !stream {
+            clock.repeat(Backoff::new(now, timers.t1, cap, again));
         }
+        clock.end_in(now, timers.life(), end);
         let state = State::Trying;
         Self {
             method,
@@ -62,9 +68,18 @@ impl Client {
             listener,
             clock,
             bytes,
+            stream,
+            sent_anew: false,
             abandoned: false,
             timers,
         }
+    }
+
+    /// Its connection is gone: whether it is to be sent over a new one, which is tried once.
+    pub(super) fn lost_connection(&mut self) -> bool {
+        let again = self.is_unanswered() && !self.abandoned && !self.sent_anew;
+        self.sent_anew |= again;
+        again
     }
 
     /// No answer came in time: timers B and F, not those that merely end a finished one.
@@ -140,8 +155,8 @@ impl Client {
         self.state = State::Completed;
         self.clock.hush();
         // At least 32 s over UDP, whatever T1 is.
-        self.clock
-            .end_in(now, self.timers.life().max(Duration::from_secs(32)), 'D');
+        let wait = self.timers.life().max(Duration::from_secs(32));
+        self.clock.end_in(now, self.late(wait), 'D');
         let invite = Message::parse(std::mem::take(&mut self.bytes)).ok();
         self.bytes = invite
             .map(|invite| ack_for(&invite, msg))
@@ -153,7 +168,16 @@ impl Client {
         self.state = State::Completed;
         self.bytes = Vec::new();
         self.clock.hush();
-        self.clock.end_in(now, self.timers.t4, 'K');
+        self.clock.end_in(now, self.late(self.timers.t4), 'K');
+    }
+
+    /// How long what comes late is waited for.
+    fn late(&self, datagrams: Duration) -> Duration {
+        if self.stream {
+            Duration::ZERO
+        } else {
+            datagrams
+        }
     }
 
     fn has_ack(&self) -> bool {

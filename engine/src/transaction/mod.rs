@@ -1,4 +1,4 @@
-//! SIP transactions over UDP (RFC 3261 section 17, RFC 6026, RFC 3581).
+//! SIP transactions over datagrams and streams (RFC 3261 section 17, RFC 6026, RFC 3581).
 
 mod client;
 mod key;
@@ -79,7 +79,7 @@ pub enum AnyId {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Output {
-    /// Send this datagram.
+    /// Send this message.
     Send {
         /// The socket to send from.
         listener: ListenerId,

@@ -1,6 +1,6 @@
 //! One server transaction (RFC 3261 section 17.2 with RFC 6026).
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use super::timers::{Backoff, Clock, Timers};
 use crate::{net::ListenerId, time::Now};
@@ -28,6 +28,8 @@ pub(super) struct Server {
     pub(super) clock: Clock,
     /// The last response, to be sent again.
     pub(super) last: Vec<u8>,
+    /// It came over a stream: nothing is repeated, and no repetition is waited for.
+    stream: bool,
     timers: Timers,
 }
 
@@ -38,6 +40,7 @@ impl Server {
         invite: bool,
         to: SocketAddr,
         listener: ListenerId,
+        stream: bool,
     ) -> Self {
         let mut clock = Clock::default();
         if !invite {
@@ -52,6 +55,7 @@ impl Server {
             listener,
             clock,
             last,
+            stream,
             timers,
         }
     }
@@ -84,7 +88,7 @@ impl Server {
             self.state = State::Confirmed;
             self.last = Vec::new();
             self.clock.hush();
-            self.clock.end_in(now, self.timers.t4, 'I');
+            self.clock.end_in(now, self.late(self.timers.t4), 'I');
         }
         self.state != State::Accepted
     }
@@ -92,12 +96,24 @@ impl Server {
     fn complete(&mut self, now: Now, bytes: Vec<u8>) {
         self.state = State::Completed;
         self.last = bytes;
-        if self.invite {
+        let life = self.timers.life();
+        if !self.invite {
+            self.clock.end_in(now, self.late(life), 'J');
+            return;
+        }
+        if !self.stream {
             self.clock
                 .repeat(Backoff::new(now, self.timers.t1, self.timers.t2, 'G'));
-            self.clock.end_in(now, self.timers.life(), 'H');
+        }
+        self.clock.end_in(now, life, 'H');
+    }
+
+    /// How long what comes late is waited for.
+    fn late(&self, datagrams: Duration) -> Duration {
+        if self.stream {
+            Duration::ZERO
         } else {
-            self.clock.end_in(now, self.timers.life(), 'J');
+            datagrams
         }
     }
 }

@@ -1,7 +1,7 @@
 //! All transactions, found by key, by id and by their next timer.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     net::SocketAddr,
 };
 
@@ -19,7 +19,7 @@ use crate::{
     time::{Mono, Now},
 };
 
-/// All SIP transactions over UDP.
+/// All SIP transactions.
 ///
 /// The loop to write: feed one message or call [`handle_timeout`](Self::handle_timeout) when
 /// [`poll_timeout`](Self::poll_timeout) says so; then drain [`poll_output`](Self::poll_output)
@@ -32,6 +32,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Transactions {
     limits: Limits,
+    /// Listeners over streams.
+    streams: BTreeSet<ListenerId>,
     clients: HashMap<ClientId, Held<Client, ClientKey>>,
     servers: HashMap<ServerId, Held<Server, ServerKey>>,
     client_ids: HashMap<ClientKey, ClientId>,
@@ -57,6 +59,7 @@ impl Transactions {
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
+            streams: BTreeSet::new(),
             clients: HashMap::new(),
             servers: HashMap::new(),
             client_ids: HashMap::new(),
@@ -66,6 +69,14 @@ impl Transactions {
             counters: Counters::default(),
             next_id: 0,
         }
+    }
+
+    /// Says which listeners are streams: transactions over them repeat nothing (RFC 3261
+    /// section 17, table 4).
+    #[must_use]
+    pub fn over_streams(mut self, streams: impl IntoIterator<Item = ListenerId>) -> Self {
+        self.streams = streams.into_iter().collect();
+        self
     }
 
     /// What is in the table, and what did not fit.
@@ -97,14 +108,16 @@ impl Transactions {
             (Some(id), _) => self.repeated(id),
             (None, _) => {
                 let invite = self.server_ids.get(&key.invite()).copied();
-                let to = reply_address(msg, from);
-                let server = Server::new(
-                    now,
-                    self.limits.timers,
-                    method == Method::Invite,
-                    to,
-                    listener,
-                );
+                let stream = self.streams.contains(&listener);
+                // In a stream the answer takes the way the request came (section 18.2.2).
+                let to = if stream {
+                    from
+                } else {
+                    reply_address(msg, from)
+                };
+                let invite_itself = method == Method::Invite;
+                let server =
+                    Server::new(now, self.limits.timers, invite_itself, to, listener, stream);
                 match (self.insert_server(key, server), method) {
                     (None, _) => Incoming::Overloaded,
                     (Some(id), Method::Cancel) => Incoming::Cancel { invite, id },
@@ -166,7 +179,9 @@ impl Transactions {
             to,
             bytes: bytes.clone(),
         });
-        let inner = Client::new(now, self.limits.timers, key.method, bytes, to, listener);
+        let stream = self.streams.contains(&listener);
+        let timers = self.limits.timers;
+        let inner = Client::new(now, timers, key.method, bytes, to, listener, stream);
         self.client_ids.insert(key.clone(), id);
         self.clients.insert(
             id,
@@ -234,6 +249,38 @@ impl Transactions {
             method: sent.method()?,
         };
         self.client_ids.get(&key).copied()
+    }
+
+    /// The unanswered requests that went to `to` over a stream listener.
+    #[must_use]
+    pub fn unanswered(&self, listener: ListenerId, to: SocketAddr) -> Vec<ClientId> {
+        let there = |held: &Held<Client, ClientKey>| {
+            let client = &held.inner;
+            client.listener == listener && client.to == to && client.is_unanswered()
+        };
+        let mut ids: Vec<ClientId> = self
+            .clients
+            .iter()
+            .filter(|(_, held)| there(held))
+            .map(|(id, _)| *id)
+            .collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// A connection is gone: what waited for an answer on it is sent anew, once.
+    pub fn connection_lost(&mut self, listener: ListenerId, to: SocketAddr) {
+        for id in self.unanswered(listener, to) {
+            if let Some(held) = self.clients.get_mut(&id)
+                && held.inner.lost_connection()
+            {
+                self.output.push_back(Output::Send {
+                    listener,
+                    to,
+                    bytes: held.inner.bytes.clone(),
+                });
+            }
+        }
     }
 
     /// What is needed to cancel it; `None` while there is no provisional response (ask again

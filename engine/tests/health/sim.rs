@@ -13,7 +13,7 @@ use keepline_engine::{
         Class, GroupConf, GroupState, Health, Judgement, Output, PathState, PathView, ProbeId,
         RequestId, ServerConf, Want,
     },
-    net::{GroupId, LinkId, PathKey, ServerId},
+    net::{GroupId, LinkId, PathKey, ServerId, Transport},
     time::{Mono, Now},
 };
 
@@ -48,6 +48,7 @@ pub(crate) fn group(servers: u16) -> GroupConf {
             Ipv4Addr::new(192, 0, 2, u8::try_from(10 + i).unwrap()),
             5060,
         )),
+        transport: Transport::Udp,
         priority: 1 + i,
         weight: 10,
     };

@@ -14,10 +14,10 @@ use keepline_engine::{
     gateway::{Gateway, Output, Records},
     health::{GroupConf, ServerConf},
     media::{Learn, MediaConf},
-    net::{Link, LinkId, Listener, ListenerId, Side},
+    net::{Link, LinkId, Listener, ListenerId, Side, Transport},
     sdp::Ice,
     seal::Key,
-    sip::{Message, Name},
+    sip::{Message, Name, stream::Frame},
     steer::Delta,
     time::{Mono, Now, Wall},
 };
@@ -65,6 +65,12 @@ pub struct World {
     pub written: usize,
     /// Where every datagram went, taken or not.
     pub everything: Vec<SocketAddr>,
+    /// To whom a CRLF went: the answer to a ping in a stream.
+    pub pongs: Vec<SocketAddr>,
+    /// Whose connections were closed.
+    pub closed: Vec<SocketAddr>,
+    /// Which connection may be used for which address.
+    pub aliases: Vec<(SocketAddr, SocketAddr)>,
     /// Servers that answer OPTIONS at once.
     pub alive: Vec<&'static str>,
 }
@@ -84,6 +90,7 @@ pub fn conf() -> Conf {
     let server = |address: &str, priority| ServerConf {
         uri: format!("sip:{address}"),
         address: addr(address),
+        transport: Transport::Udp,
         priority,
         weight: 10,
     };
@@ -97,10 +104,12 @@ pub fn conf() -> Conf {
         listeners: vec![
             Listener {
                 link: LinkId(0),
+                transport: Transport::Udp,
                 address: addr(GW_LAN),
             },
             Listener {
                 link: LinkId(1),
+                transport: Transport::Udp,
                 address: addr(GW_WAN),
             },
         ],
@@ -117,6 +126,7 @@ pub fn conf() -> Conf {
         accept: Accept::Peers,
         registration: Registration {
             phone_expires: Duration::from_secs(60),
+            phone_expires_stream: Duration::from_secs(300),
             known_for: Duration::from_secs(14 * 86_400),
         },
         survivability: Survivability {
@@ -156,6 +166,9 @@ impl World {
             store: Records::default(),
             written: 0,
             everything: Vec::new(),
+            pongs: Vec::new(),
+            closed: Vec::new(),
+            aliases: Vec::new(),
             alive: vec![SS1, SS2],
         };
         world.drain();
@@ -188,6 +201,9 @@ impl World {
             store: self.store.clone(),
             written: 0,
             everything: Vec::new(),
+            pongs: Vec::new(),
+            closed: Vec::new(),
+            aliases: Vec::new(),
             alive: self.alive.clone(),
         };
         world.gateway.restore(now, self.store.clone());
@@ -217,6 +233,9 @@ impl World {
     fn collect(&mut self) {
         while let Some(output) = self.gateway.poll_output() {
             match output {
+                Output::Send { to, bytes, .. } if bytes == b"\r\n" => self.pongs.push(to),
+                Output::Close { peer, .. } => self.closed.push(peer),
+                Output::Alias { peer, of, .. } => self.aliases.push((peer, of)),
                 Output::Send {
                     listener,
                     to,
@@ -250,7 +269,13 @@ impl World {
     }
 
     pub fn hear_bytes(&mut self, listener: ListenerId, from: &str, bytes: Vec<u8>) {
-        self.gateway.datagram(self.now, listener, addr(from), bytes);
+        let listeners = &self.gateway.conf().listeners;
+        match listeners[usize::from(listener.0)].transport.is_stream() {
+            true => self
+                .gateway
+                .stream(self.now, listener, addr(from), Frame::Message(bytes)),
+            false => self.gateway.datagram(self.now, listener, addr(from), bytes),
+        }
         self.drain();
     }
 

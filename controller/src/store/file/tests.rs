@@ -10,6 +10,7 @@ use keepline_engine::{
         BodyRecord, EndRecord, ExchangeRecord, RemoteRecord, SessionRecord, SideRecord,
         SourceRecord, StreamRecord, TargetRecord, WindowRecord,
     },
+    net::Transport,
     time::Wall,
 };
 use redb::TableDefinition;
@@ -50,6 +51,7 @@ impl Drop for Folder {
 
 fn listener() -> ListenerRecord {
     ListenerRecord {
+        transport: Transport::Tcp,
         link: "lan0".to_owned(),
         address: "[2001:db8::1]:5060".parse().unwrap(),
     }

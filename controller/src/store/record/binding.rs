@@ -2,7 +2,10 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use keepline_engine::gateway::{BindingRecord, ListenerRecord};
+use keepline_engine::{
+    gateway::{BindingRecord, ListenerRecord},
+    net::Transport,
+};
 use serde::{Deserialize, Serialize};
 
 use super::value::{At, Text, bytes, texts};
@@ -32,13 +35,21 @@ pub(super) struct Binding {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Listener {
     link: String,
+    /// As Via names it; what was written before there were streams is UDP.
+    #[serde(default = "udp")]
+    transport: String,
     address: SocketAddr,
+}
+
+fn udp() -> String {
+    Transport::Udp.via().to_owned()
 }
 
 impl From<&ListenerRecord> for Listener {
     fn from(record: &ListenerRecord) -> Self {
         Self {
             link: record.link.clone(),
+            transport: record.transport.via().to_owned(),
             address: record.address,
         }
     }
@@ -48,6 +59,7 @@ impl From<Listener> for ListenerRecord {
     fn from(stored: Listener) -> Self {
         Self {
             link: stored.link,
+            transport: Transport::named(stored.transport.as_bytes()).unwrap_or_default(),
             address: stored.address,
         }
     }
