@@ -3,19 +3,21 @@
 
 use std::fs;
 use std::ops::RangeInclusive;
+use std::os::unix::process::ExitStatusExt as _;
 
 use anyhow::{Context as _, Result, ensure};
 use aya::maps::MapType;
 use keepline::fastpath::{
-    Error, Fastpath, Stage,
+    Stage,
     layout::{self, Shape},
     object::Sizes,
 };
 use keepline_common::ABI;
 use keepline_tests::fixture::{
     plant::plant,
-    site::{Site, carries_a_program},
+    site::{LIMIT, PIN, Site, carries_a_program},
 };
+use keepline_tests::lab::{Launch, gateway};
 
 /// A start with another media range, under traffic: it says `why` it made the maps anew, carries
 /// the one flow over, loses nothing, and leaves one generation.
@@ -165,25 +167,18 @@ fn case_x21_a_start_killed_at_any_stage_is_finished_by_the_next_without_a_loss()
         // Other media ports every time: other maps.
         last += 1_000;
         site.options.media = 10_000..=last;
-        let mut met = false;
-        let mut at = |stage: Stage<'_>| {
-            met |= stage == killed;
-            match stage == killed {
-                true => Err(Error::Options("killed".into())),
-                false => Ok(()),
-            }
-        };
         let (sent, came) = site.under_traffic(|traffic| {
-            let net = site.branch.gw.net();
-            let start = || Ok(Fastpath::start_by_stages(&site.options, &mut at).err());
-            net.enter(start)?.context("it was not killed")?;
+            let arguments = [PIN, &last.to_string(), &format!("{killed:?}")];
+            let program = Launch::new(gateway::built("dying")?).args(arguments);
+            let mut dying = site.branch.gw.start(&program)?;
+            let status = dying.wait(LIMIT)?;
+            ensure!(status.signal() == Some(9), "{status}: {}", dying.tail());
             traffic.pass(100)?;
             let (programs, maps) = site.start()?;
             // No steering: what forwards was carried over.
             drop((programs, maps));
             traffic.pass(100)
         })?;
-        ensure!(met, "{killed:?} was never met");
         ensure!(
             sent > 200 && sent == came,
             "{killed:?}: {sent} sent, {came} came"
