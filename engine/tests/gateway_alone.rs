@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use keepline_engine::{conf::Policy, sip::Name};
 use world::{
-    ALICE, BOB, LAN, SS1, SS2, Sent, World, addr, body, conf, follow, invite, register, sdp,
+    ALICE, BOB, GW_WAN, LAN, SS1, SS2, Sent, WAN, World, addr, body, conf, follow, invite,
+    register, sdp,
 };
 
 const CAROL: &str = "10.99.1.13:5060";
@@ -450,4 +451,33 @@ fn em26_a_change_is_put_off_and_ends_nothing() {
         .expect("500");
     assert_eq!(header(&later, Name::RetryAfter), "5");
     assert_eq!(world.gateway.call_count(), 1);
+}
+
+#[test]
+fn em26_the_other_partys_ack_of_the_same_number_is_relayed() {
+    let mut world = call_without_server();
+    world.hear(LAN, ALICE, &refresh(2, 4000));
+    world.hear(LAN, ALICE, &follow("ACK", "201", ALICE, "900", 2, ""));
+    returned(&mut world);
+    // The far party counts its own requests (RFC 3261 section 12.2.1.1).
+    world.hear(LAN, ALICE, &follow("INFO", "201", ALICE, "900", 3, ""));
+    let call_id = header(&world.one(SS1, "INFO"), Name::CallId);
+    let far = |method: &str, extra: &str| {
+        format!(
+            "{method} sip:x@{GW_WAN} SIP/2.0\nVia: SIP/2.0/UDP 192.0.2.10;branch=z9hG4bKf{method}\n\
+             Max-Forwards: 70\nFrom: <sip:900@example.test>;tag=b1\n\
+             To: <sip:201@example.test>;tag=a1\nCall-ID: {call_id}\nCSeq: 2 {method}\n{extra}"
+        )
+    };
+    let offer = format!(
+        "Contact: <sip:900@203.0.113.9>\n{}",
+        body(&sdp("203.0.113.9:1", 6000))
+    );
+    world.hear(WAN, SS1, &far("INVITE", &offer));
+    let ring = world.one(ALICE, "INVITE");
+    let answer = format!("Contact: <sip:201@{ALICE}>\n{}", body(&sdp(ALICE, 4000)));
+    world.answer(&ring, "200 OK", &answer);
+    world.one(SS1, "200");
+    world.hear(WAN, SS1, &far("ACK", "Content-Length: 0\n\n"));
+    world.one(ALICE, "ACK");
 }

@@ -1,4 +1,5 @@
-//! What reaches phones while nobody runs. Kills at random moments are `soak_kills`.
+//! Kills at random moments, and what reaches phones while nobody runs. Twenty kills in one run
+//! are `soak_kills`.
 
 use std::time::Duration;
 
@@ -9,8 +10,16 @@ use keepline_tests::lab::gateway;
 use keepline_tests::lab::office::{LIMIT, Office, Opening};
 use keepline_tests::lab::talk::Talk;
 use keepline_tests::lab::{Capture, Frame, wait};
+use keepline_tests::scenario::kills;
 
 const PACE: Duration = Duration::from_millis(20);
+
+#[test]
+fn kl5_kills_at_random_moments_lose_no_packet_and_no_request() -> Result<()> {
+    let outcome = kills::play(7, 4)?;
+    println!("{outcome:?}");
+    Ok(())
+}
 
 /// Packets of this reason, read from the pinned maps: no daemon is needed.
 fn counted(office: &Office, reason: &str) -> Result<u64> {

@@ -88,6 +88,7 @@ pub(super) fn engine(
             ice: match config.media.ice {
                 model::Ice::Strip => Ice::Strip,
             },
+            timeout: config.media.timeout,
             seed,
         },
         links,

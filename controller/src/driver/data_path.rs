@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use keepline_engine::{
     net::{LinkId, ListenerId},
-    steer::{Delta, Flow, GateId},
+    steer::{Delta, Flow, FlowId, GateId},
     time::Mono,
 };
 
@@ -75,6 +75,12 @@ pub trait DataPath {
     /// When the kernel refuses a read.
     fn flows(&self) -> Result<Vec<FlowRow>, Error>;
 
+    /// How long ago the last packet of any of these flows passed; `None` when none ever did.
+    ///
+    /// # Errors
+    /// When the kernel refuses a read.
+    fn silence(&self, flows: &[FlowId]) -> Result<Option<Duration>, Error>;
+
     /// How many flows are in force, orphans included.
     fn flow_count(&self) -> usize;
 
@@ -135,6 +141,10 @@ impl DataPath for NoDataPath {
 
     fn flows(&self) -> Result<Vec<FlowRow>, Error> {
         Ok(Vec::new())
+    }
+
+    fn silence(&self, _: &[FlowId]) -> Result<Option<Duration>, Error> {
+        Ok(None)
     }
 
     fn flow_count(&self) -> usize {

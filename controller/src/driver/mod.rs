@@ -170,6 +170,12 @@ impl Driver {
                 Output::Steer(delta) => self.steer(&delta),
                 Output::Keep(change) => self.store.append(&change),
                 Output::Event(event) => self.journal.record(&event),
+                Output::Silence { dialog, flows } => {
+                    // A map that cannot be read is no evidence of silence.
+                    let silence = self.data_path.silence(&flows);
+                    let silence = silence.unwrap_or(Some(Duration::ZERO));
+                    self.gateway.silent_for(self.clock.now(), dialog, silence);
+                }
             }
         }
     }

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use keepline_common::reason::Reason;
 use keepline_engine::{
     net::{LinkId, ListenerId},
-    steer::{Delta, Flow, GateId},
+    steer::{Delta, Flow, FlowId, GateId},
     time::Mono,
 };
 
@@ -167,6 +167,10 @@ impl DataPath for Xdp {
 
     fn flows(&self) -> Result<Vec<FlowRow>, Error> {
         self.steer.flows()
+    }
+
+    fn silence(&self, flows: &[FlowId]) -> Result<Option<Duration>, Error> {
+        self.steer.silence(flows)
     }
 
     fn flow_count(&self) -> usize {

@@ -244,6 +244,24 @@ impl Flows {
         Ok(rows)
     }
 
+    /// See [`super::Steer::silence`].
+    pub(super) fn silence<T: Tables>(
+        &self,
+        tables: &T,
+        flows: &[FlowId],
+    ) -> Result<Option<Duration>, Error> {
+        let now = tables.kernel_now();
+        let mut last = 0;
+        let installed = flows
+            .iter()
+            .filter_map(|id| self.by_port.get(self.by_id.get(id)?));
+        for installed in installed {
+            let state = tables.state(installed.slot).map_err(Error::of("STATE"))?;
+            last = state.last_seen.max(last);
+        }
+        Ok((last != 0).then(|| Duration::from_nanos(now.saturating_sub(last))))
+    }
+
     fn claimed(&self) -> impl Iterator<Item = &Flow> {
         self.by_port
             .values()

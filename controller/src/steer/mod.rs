@@ -369,6 +369,14 @@ impl<T: Tables, R: Resolver> Steer<T, R> {
         self.flows.rows(&self.tables, &self.addresses)
     }
 
+    /// How long ago the last packet of any of these flows passed; `None` when none ever did.
+    ///
+    /// # Errors
+    /// When the kernel refuses a read.
+    pub fn silence(&self, flows: &[FlowId]) -> Result<Option<Duration>, Error> {
+        self.flows.silence(&self.tables, flows)
+    }
+
     /// How many flows are in force, orphans included.
     #[must_use]
     pub fn flow_count(&self) -> usize {

@@ -6,6 +6,7 @@ use super::{
     Gateway,
     branches::{sdp_of, signalled},
     context::{Branch, Context, Kind},
+    deadlines::Deadline,
     dialogs::{Dialog, DialogKey, Leg, MAX_DIALOGS, Party, Phase},
     outgoing::put_uri,
 };
@@ -54,7 +55,11 @@ impl Gateway {
             return None;
         }
         if let Kind::InDialog { dialog, sender } = ctx.kind {
-            self.refresh_target(dialog, sender.other(), msg, ctx.request.method(), from);
+            let method = ctx.request.method();
+            self.refresh_target(dialog, sender.other(), msg, method, from);
+            if code >= 200 && matches!(method, Some(Method::Invite | Method::Update)) {
+                self.await_media(now, dialog);
+            }
             return Some(dialog);
         }
         if !matches!(
@@ -72,6 +77,7 @@ impl Gateway {
         };
         if let Some((dialog, _)) = self.dialogs.find(&key) {
             self.confirm(dialog, msg, phase);
+            self.await_media(now, dialog);
             return Some(dialog);
         }
         if self.dialogs.len() >= MAX_DIALOGS {
@@ -81,6 +87,7 @@ impl Gateway {
         let dialog = new_dialog(now, ctx, branch, key, msg, phase)?;
         let dialog = self.dialogs.insert(dialog);
         self.contexts.get_mut(&id)?.dialogs.push(dialog);
+        self.await_media(now, dialog);
         Some(dialog)
     }
 
@@ -147,6 +154,7 @@ impl Gateway {
             self.media.close(now, SessionId(session));
             self.drain_media();
         }
+        self.deadlines.clear(Deadline::Silent(dialog));
     }
 
     /// The ACK of a 2xx travels end to end (RFC 3261 section 13.2.2.4).
@@ -163,10 +171,12 @@ impl Gateway {
         let here = self
             .dialogs
             .get(dialog)
-            .and_then(|dialog| dialog.answered_here);
+            .and_then(|dialog| dialog.leg(party).answered_here);
         if here.is_some() && here == msg.cseq().map(|cseq| cseq.number) {
+            self.settle_asked(listener, msg);
             return;
         }
+        self.settle_asked(listener, msg);
         let branch = self.branch(msg, &target);
         let body = self.ack_body(now, dialog, party, from, msg);
         let mut edit = self.outgoing(msg, side, &target, &branch);
@@ -235,6 +245,9 @@ fn new_dialog(
         callee_uri: request.slice(request.to()?.uri).to_vec(),
         said: None,
         told: None,
+        answered_here: None,
+        cseq: request.cseq().map_or(0, |cseq| cseq.number),
+        asked: None,
     };
     let sent = &branch.sent;
     let callee = Leg {
@@ -249,6 +262,9 @@ fn new_dialog(
         callee_uri: sent.slice(sent.to()?.uri).to_vec(),
         said: None,
         told: None,
+        answered_here: None,
+        cseq: 0,
+        asked: None,
     };
     Some(Dialog {
         id: 0,
@@ -258,9 +274,9 @@ fn new_dialog(
         path: branch.path,
         session: ctx.session,
         answer_in_ack: false,
-        answered_here: None,
         phase,
         since: now,
+        silent_from: now.mono,
     })
 }
 

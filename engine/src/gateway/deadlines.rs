@@ -20,6 +20,8 @@ pub(crate) enum Deadline {
     Binding(u64),
     /// A client of a stream was not answered its keepalive.
     Unserved(ListenerId, SocketAddr),
+    /// The media of a dialog may have been silent for too long.
+    Silent(u64),
 }
 
 /// At most one entry per [`Deadline`] value; setting it again moves it.

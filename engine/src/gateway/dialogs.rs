@@ -10,10 +10,11 @@ use std::{
     net::SocketAddr,
 };
 
+use super::unanswered::Asked;
 use crate::{
     media,
     net::{ListenerId, PathKey, Side},
-    time::Now,
+    time::{Mono, Now},
 };
 
 /// How many dialogs are kept; a request that would create one more is refused with 503.
@@ -57,6 +58,12 @@ pub(crate) struct Leg {
     pub(crate) said: Option<Vec<u8>>,
     /// See `said`.
     pub(crate) told: Option<Vec<u8>>,
+    /// CSeq of its re-INVITE that was answered here: the ACK goes no further.
+    pub(crate) answered_here: Option<u32>,
+    /// The highest CSeq number of its requests.
+    pub(crate) cseq: u32,
+    /// Its INVITE that is not settled yet.
+    pub(crate) asked: Option<Asked>,
 }
 
 /// How far a dialog has come.
@@ -84,10 +91,10 @@ pub(crate) struct Dialog {
     pub(crate) session: Option<u64>,
     /// The offer came in a response: the ACK carries the answer (RFC 3264 with late offer).
     pub(crate) answer_in_ack: bool,
-    /// CSeq of a re-INVITE that was answered here: its ACK goes no further.
-    pub(crate) answered_here: Option<u32>,
     pub(crate) phase: Phase,
     pub(crate) since: Now,
+    /// Silence of its media counts from here.
+    pub(crate) silent_from: Mono,
 }
 
 impl Dialog {

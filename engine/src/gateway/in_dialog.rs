@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     net::{ListenerId, Side, Transport},
-    sip::{Method, Uri},
+    sip::{Message, Method, Uri},
     time::Now,
 };
 
@@ -26,6 +26,7 @@ impl Gateway {
             return self.unknown_dialog(now, id, side);
         };
         self.refresh_target(dialog, sender, &request, request.method(), from);
+        self.note_cseq(dialog, sender, &request);
         let Some(target) = self.dialog_target(dialog, sender.other()) else {
             return self.answer(now, id, 481);
         };
@@ -43,6 +44,13 @@ impl Gateway {
             return self.without_server(now, id, dialog, sender, target);
         }
         self.branch_relayed(now, id, target);
+    }
+
+    fn note_cseq(&mut self, dialog: u64, sender: Party, request: &Message) {
+        if let (Some(dialog), Some(cseq)) = (self.dialogs.get_mut(dialog), request.cseq()) {
+            let highest = &mut dialog.leg_mut(sender).cseq;
+            *highest = cseq.number.max(*highest);
+        }
     }
 
     /// A NOTIFY may arrive before the 2xx that makes its dialog, and dialogs of other kinds

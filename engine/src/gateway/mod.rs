@@ -31,16 +31,18 @@ mod release;
 mod request;
 mod respond;
 mod response;
+mod silence;
 mod strays;
 mod streams;
 mod stun;
 mod survive;
 mod timers;
 mod topology;
+mod unanswered;
 mod views;
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     net::SocketAddr,
 };
 
@@ -54,7 +56,8 @@ use topology::Topology;
 
 pub use operate::SwitchError;
 pub use records::{
-    BindingRecord, Change, DialogRecord, ListenerRecord, PartyRecord, PathRecord, Records, Restored,
+    AskedRecord, BindingRecord, Change, DialogRecord, ListenerRecord, PartyRecord, PathRecord,
+    Records, Restored,
 };
 pub use views::{CallView, LegView, RegistrationView};
 
@@ -63,9 +66,9 @@ use crate::{
     event::Event,
     health::{Health, ProbeId, RequestId},
     media::Media,
-    net::{ListenerId, Side},
+    net::{LinkId, ListenerId, Side},
     rng::Rng,
-    steer::{Delta, Gate},
+    steer::{Delta, FlowId, Gate},
     time::{Mono, Now},
     transaction::{ClientId, ServerId, Transactions},
 };
@@ -106,6 +109,13 @@ pub enum Output {
     Keep(Change),
     /// Record a change of state.
     Event(Event),
+    /// Tell [`Gateway::silent_for`] how long ago the last packet of any of these flows passed.
+    Silence {
+        /// Whose media.
+        dialog: u64,
+        /// Its flows.
+        flows: Vec<FlowId>,
+    },
 }
 
 /// What is counted rather than logged: hostile input must not flood a log.
@@ -147,6 +157,8 @@ pub struct Gateway {
     gates: Vec<Gate>,
     /// Which groups have no server left.
     alone: Vec<bool>,
+    /// When something last went wrong, or became well, on a link.
+    trouble: BTreeMap<LinkId, Mono>,
     /// Paces due registrations after a return.
     release: Release,
     /// Set while draining (signalling.md section 14).
@@ -204,6 +216,7 @@ impl Gateway {
             probes: HashMap::new(),
             gates: vec![Gate::Serving; conf.groups.len()],
             alone: vec![false; conf.groups.len()],
+            trouble: BTreeMap::new(),
             release: Release::default(),
             draining: None,
             connected: HashSet::new(),

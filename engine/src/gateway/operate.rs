@@ -59,6 +59,7 @@ impl Gateway {
         if let Some(link) = self.conf.links.get_mut(usize::from(link.0)) {
             link.up = up;
         }
+        self.note_trouble(now, link);
         self.health.link_changed(now, link, up);
         self.pump(now);
     }

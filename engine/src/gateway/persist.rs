@@ -28,6 +28,10 @@ use crate::{
     time::{Now, Wall},
 };
 
+/// CSeq numbers are kept rounded up: a request that changes nothing else is not written, and a
+/// request of our own after a restart may leave numbers out (RFC 3261 section 12.2.2).
+const CSEQ_GRAIN: u32 = 10_000;
+
 /// What the store was told last, as fingerprints: what was touched but says the same is not
 /// written again.
 #[derive(Debug, Default)]
@@ -94,9 +98,11 @@ impl Gateway {
         self.media
             .restore(now, &used, |name| link_named(conf, name));
         for dialog in dialogs {
+            let id = dialog.id;
             // Contexts and sessions are numbered together.
             self.next = self.next.max(dialog.session.unwrap_or_default());
             self.dialogs.put_back(dialog);
+            self.await_media(now, id);
         }
         self.drain_media();
         let restored = Restored {
@@ -105,6 +111,7 @@ impl Gateway {
             dropped: stored.saturating_sub(self.bindings.len() + self.dialogs.len()),
         };
         self.tell_restored(now, gone, restored);
+        self.hear_asked_again(now);
         restored
     }
 
@@ -236,6 +243,9 @@ impl Gateway {
             callee_uri: leg.callee_uri.clone(),
             said: leg.said.clone(),
             told: leg.told.clone(),
+            answered_here: leg.answered_here,
+            cseq: leg.cseq.saturating_add(CSEQ_GRAIN - 1) / CSEQ_GRAIN * CSEQ_GRAIN,
+            asked: leg.asked.as_ref().map(|asked| self.asked_record(asked)),
         };
         let session = dialog.session.map(SessionId);
         DialogRecord {
@@ -249,7 +259,6 @@ impl Gateway {
                 link: self.link_name(path.link),
             }),
             answer_in_ack: dialog.answer_in_ack,
-            answered_here: dialog.answered_here,
             since: dialog.since.wall,
             media: session.and_then(|session| {
                 self.media
@@ -273,6 +282,9 @@ impl Gateway {
                 callee_uri: party.callee_uri.clone(),
                 said: party.said.clone(),
                 told: party.told.clone(),
+                answered_here: party.answered_here,
+                cseq: party.cseq,
+                asked: (party.asked.as_ref()).and_then(|asked| self.load_asked(now, asked)),
             })
         };
         let media = record.media.as_ref();
@@ -289,12 +301,12 @@ impl Gateway {
             path: record.path.as_ref().and_then(|path| self.path_of(path)),
             session: media.map(|media| media.id),
             answer_in_ack: record.answer_in_ack,
-            answered_here: record.answered_here,
             phase: Phase::Confirmed,
             since: Now {
                 mono: now.mono_at(since),
                 wall: since,
             },
+            silent_from: now.mono,
         })
     }
 }
@@ -315,7 +327,7 @@ impl Gateway {
         group.health.servers[usize::from(server.index)].address
     }
 
-    fn listener_record(&self, listener: ListenerId) -> ListenerRecord {
+    pub(super) fn listener_record(&self, listener: ListenerId) -> ListenerRecord {
         ListenerRecord {
             link: self.link_name(self.link(listener)),
             transport: self.transport(listener),
@@ -324,7 +336,7 @@ impl Gateway {
     }
 
     /// The same listener, or the first of its link when its address is another one now.
-    fn listener_of(&self, record: &ListenerRecord) -> Option<ListenerId> {
+    pub(super) fn listener_of(&self, record: &ListenerRecord) -> Option<ListenerId> {
         let link = link_named(&self.conf, &record.link)?;
         let same = (0_u16..).map(ListenerId).zip(&self.conf.listeners);
         let same = same.filter(|(_, at)| at.link == link && at.address == record.address);

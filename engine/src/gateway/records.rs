@@ -108,8 +108,6 @@ pub struct DialogRecord {
     pub path: Option<PathRecord>,
     /// The ACK is still to bring the answer.
     pub answer_in_ack: bool,
-    /// CSeq of a re-INVITE that was answered here.
-    pub answered_here: Option<u32>,
     /// When it began.
     pub since: Wall,
     /// Its media; forks of one INVITE carry the same.
@@ -137,6 +135,25 @@ pub struct PartyRecord {
     pub said: Option<Vec<u8>>,
     /// The last that was sent to it.
     pub told: Option<Vec<u8>>,
+    /// CSeq of its re-INVITE that was answered here.
+    pub answered_here: Option<u32>,
+    /// No request of it had a higher CSeq number.
+    pub cseq: u32,
+    /// Its INVITE that is not settled yet.
+    pub asked: Option<AskedRecord>,
+}
+
+/// A re-INVITE that waits for its final answer, or for the ACK of a 2xx.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct AskedRecord {
+    /// As it came.
+    pub request: Vec<u8>,
+    /// From where.
+    pub from: SocketAddr,
+    /// To which listener.
+    pub listener: ListenerRecord,
+    /// When.
+    pub since: Wall,
 }
 
 /// A server as reached over one link.

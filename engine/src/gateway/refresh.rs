@@ -105,7 +105,7 @@ impl Gateway {
         };
         let request = ctx.request.clone();
         if request.method() == Some(Method::Invite) {
-            dialog.answered_here = request.cseq().map(|cseq| cseq.number);
+            dialog.leg_mut(sender).answered_here = request.cseq().map(|cseq| cseq.number);
         }
         let answer = sdp_of(&request).and_then(|_| dialog.leg(sender).told.clone());
         let far = dialog.leg(sender.other()).target.clone();

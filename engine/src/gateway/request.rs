@@ -130,6 +130,7 @@ impl Gateway {
         self.by_server.insert(server, id);
         self.contexts.insert(id, ctx);
         if request.method() == Some(Method::Invite) {
+            self.note_asked(now, listener, from, &request);
             self.answer(now, id, 100);
         }
         if request.max_forwards() == Some(0) {

@@ -38,7 +38,12 @@ impl Gateway {
         if code >= 200 {
             ctx.progress = Progress::Answered;
         }
+        let (listener, request) = (ctx.listener, ctx.request.clone());
         self.transactions.respond(now, server, code, bytes);
+        // A 2xx is settled by its ACK: until then whoever asked may not have it.
+        if code >= 300 {
+            self.settle_asked(listener, &request);
+        }
     }
 
     /// The To tag of answers we give: the same for every answer to one request.

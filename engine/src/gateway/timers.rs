@@ -39,6 +39,7 @@ impl Gateway {
             Deadline::TimerC(id) => self.give_up(now, id, 408),
             Deadline::Binding(id) => self.binding_due(now, id),
             Deadline::Unserved(listener, peer) => self.unserved(listener, peer),
+            Deadline::Silent(id) => self.silence_due(now, id),
         }
     }
 
@@ -188,8 +189,11 @@ impl Gateway {
             }
             health::Output::Event(event) => self.out.push_back(Output::Event(event)),
             health::Output::Group { group, state } => self.gate(group, state),
-            health::Output::ServerDown { path } => self.server_down(path),
-            health::Output::ServerUp { .. } => {}
+            health::Output::ServerDown { path } => {
+                self.note_trouble(now, path.link);
+                self.server_down(path);
+            }
+            health::Output::ServerUp { path, .. } => self.note_trouble(now, path.link),
         }
     }
 

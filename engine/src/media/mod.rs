@@ -115,6 +115,7 @@ impl Media {
             sides,
             streams: Vec::new(),
             exchange: None,
+            heard: None,
         };
         self.sessions.entry(session).or_insert(state);
     }

@@ -39,6 +39,9 @@ impl Media {
             }
             Match::Accepted => {}
         }
+        if let Some(state) = self.sessions.get_mut(&slot.session) {
+            state.heard = Some(now.mono);
+        }
         let flow = self.flow_id(slot).and_then(|id| self.flows.get(&id));
         let relay = flow.and_then(|(_, flow)| {
             Some(Seen::Relay {

@@ -321,6 +321,7 @@ fn load_session(
             .map(|stream| load_stream(now, stream))
             .collect(),
         exchange: record.exchange.as_ref().map(load_exchange),
+        heard: None,
     })
 }
 

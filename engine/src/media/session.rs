@@ -7,6 +7,7 @@ use crate::{
     net::LinkId,
     sdp::Origin,
     steer::{FlowId, FlowKind},
+    time::Mono,
 };
 
 /// RTP's or RTCP's port of a pair.
@@ -30,6 +31,8 @@ pub(super) struct Session {
     pub(super) sides: [SideOf; 2],
     pub(super) streams: Vec<Stream>,
     pub(super) exchange: Option<Exchange>,
+    /// When a packet of it last took the slow path.
+    pub(super) heard: Option<Mono>,
 }
 
 /// A leg without its streams.
@@ -161,6 +164,42 @@ impl End {
 }
 
 impl super::Media {
+    /// Silence of a session says nothing: it is on hold, or inactive, or carries a fax
+    /// (T.38 pauses for as long as a page takes), or has no media at all here.
+    #[must_use]
+    pub fn may_be_silent(&self, session: SessionId) -> bool {
+        let live = |stream: &&Stream| !stream.disabled && stream.ends[0].port.is_some();
+        let held = |stream: &Stream| {
+            let mut remotes = stream.ends.iter().filter_map(|end| end.remote);
+            remotes.any(|remote| remote.held)
+        };
+        let streams: Vec<&Stream> = self.one_call(session).flat_map(|s| &s.streams).collect();
+        let mut live = streams.into_iter().filter(live).peekable();
+        live.peek().is_none() || live.any(|stream| stream.media == "image" || held(stream))
+    }
+
+    /// The flows that are in force of a session, and of those that are the same call: a packet
+    /// that hairpins is seen in one of them only.
+    #[must_use]
+    pub fn flows_of(&self, session: SessionId) -> Vec<FlowId> {
+        let ends = self.one_call(session).flat_map(|state| &state.streams);
+        let all = ends
+            .flat_map(|stream| &stream.ends)
+            .flat_map(|end| end.flows);
+        all.filter(|id| self.flows.contains_key(id)).collect()
+    }
+
+    /// When a packet of a session, or of those that are the same call, last took the slow path.
+    #[must_use]
+    pub fn heard(&self, session: SessionId) -> Option<Mono> {
+        self.one_call(session).filter_map(|state| state.heard).max()
+    }
+
+    fn one_call(&self, session: SessionId) -> impl Iterator<Item = &Session> {
+        let all = self.touched(session).into_iter();
+        all.filter_map(|session| self.sessions.get(&session))
+    }
+
     /// A session as `calls` shows it.
     #[must_use]
     pub fn session_view(&self, session: SessionId) -> Option<SessionView> {

@@ -3,6 +3,7 @@
 use std::{
     net::{IpAddr, SocketAddr},
     ops::RangeInclusive,
+    time::Duration,
 };
 
 use crate::{
@@ -62,6 +63,8 @@ pub struct MediaConf {
     pub learn: Learn,
     /// What happens to ICE attributes.
     pub ice: sdp::Ice,
+    /// Silence both ways that ends a call.
+    pub timeout: Duration,
     /// Decides the order in which ports are given out.
     pub seed: u64,
 }

@@ -86,6 +86,7 @@ impl Gateway {
             ports,
             learn,
             ice: Ice::Strip,
+            timeout: Duration::from_secs(300),
             seed: 42,
         };
         let link = |id, side, address| MediaLink {

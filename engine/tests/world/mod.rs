@@ -71,6 +71,8 @@ pub struct World {
     pub closed: Vec<SocketAddr>,
     /// Which connection may be used for which address.
     pub aliases: Vec<(SocketAddr, SocketAddr)>,
+    /// Dialogs whose silence was asked for, with their flows.
+    pub asked: Vec<(u64, Vec<keepline_engine::steer::FlowId>)>,
     /// Servers that answer OPTIONS at once.
     pub alive: Vec<&'static str>,
 }
@@ -141,6 +143,7 @@ pub fn conf() -> Conf {
             ports: 10_000..=10_999,
             learn: Learn::Once,
             ice: Ice::Strip,
+            timeout: Duration::from_secs(300),
             seed: 1,
         },
         secret: Key([7; 32]),
@@ -169,6 +172,7 @@ impl World {
             pongs: Vec::new(),
             closed: Vec::new(),
             aliases: Vec::new(),
+            asked: Vec::new(),
             alive: vec![SS1, SS2],
         };
         world.drain();
@@ -204,6 +208,7 @@ impl World {
             pongs: Vec::new(),
             closed: Vec::new(),
             aliases: Vec::new(),
+            asked: Vec::new(),
             alive: self.alive.clone(),
         };
         world.gateway.restore(now, self.store.clone());
@@ -253,6 +258,7 @@ impl World {
                     self.store.apply(change);
                 }
                 Output::Event(event) => self.events.push(event),
+                Output::Silence { dialog, flows } => self.asked.push((dialog, flows)),
             }
         }
     }

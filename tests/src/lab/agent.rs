@@ -379,6 +379,8 @@ impl Core {
             }
             method => {
                 if method == Some("BYE") {
+                    // Over: an answer that still waits for its ACK is repeated no more.
+                    state.unacked.retain(|waiting| waiting.call_id != call_id);
                     state.ended.push(call_id);
                 }
                 let text = dialog::agree(message, &self.user);

@@ -5,7 +5,7 @@ use std::{
 };
 
 use keepline_engine::{
-    gateway::{BindingRecord, DialogRecord, ListenerRecord, PartyRecord, PathRecord},
+    gateway::{AskedRecord, BindingRecord, DialogRecord, ListenerRecord, PartyRecord, PathRecord},
     media::{
         BodyRecord, EndRecord, ExchangeRecord, RemoteRecord, SessionRecord, SideRecord,
         SourceRecord, StreamRecord, TargetRecord, WindowRecord,
@@ -92,6 +92,14 @@ fn dialog(id: u64) -> Change {
         callee_uri: b"sip:b@example.test".to_vec(),
         said: Some(b"v=0".to_vec()),
         told: None,
+        answered_here: Some(3),
+        cseq: 20_000,
+        asked: (tag == "a").then(|| AskedRecord {
+            request: b"INVITE sip:b@example.test SIP/2.0\r\n\xff".to_vec(),
+            from: "192.0.2.7:5062".parse().unwrap(),
+            listener: listener(),
+            since: Wall(Duration::from_micros(1_800_000_000_000_009)),
+        }),
     };
     Change::Dialog(Box::new(DialogRecord {
         id,
@@ -104,7 +112,6 @@ fn dialog(id: u64) -> Change {
             link: "wan0".to_owned(),
         }),
         answer_in_ack: true,
-        answered_here: Some(3),
         since: Wall(Duration::from_micros(1_800_000_000_000_007)),
         media: Some(session(id)),
     }))

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use keepline_engine::gateway::{DialogRecord, PartyRecord, PathRecord};
+use keepline_engine::gateway::{AskedRecord, DialogRecord, PartyRecord, PathRecord};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -19,7 +19,6 @@ pub(super) struct Dialog {
     callee: Party,
     path: Option<Path>,
     answer_in_ack: bool,
-    answered_here: Option<u32>,
     since: At,
     media: Option<Session>,
 }
@@ -35,6 +34,20 @@ struct Party {
     callee_uri: Text,
     said: Option<Text>,
     told: Option<Text>,
+    #[serde(default)]
+    answered_here: Option<u32>,
+    #[serde(default)]
+    cseq: u32,
+    #[serde(default)]
+    asked: Option<Asked>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Asked {
+    request: Text,
+    from: SocketAddr,
+    listener: Listener,
+    since: At,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -57,7 +70,6 @@ impl From<&DialogRecord> for Dialog {
                 link: path.link.clone(),
             }),
             answer_in_ack: record.answer_in_ack,
-            answered_here: record.answered_here,
             since: record.since.into(),
             media: record.media.as_ref().map(Session::from),
         }
@@ -77,7 +89,6 @@ impl From<Dialog> for DialogRecord {
                 link: path.link,
             }),
             answer_in_ack: stored.answer_in_ack,
-            answered_here: stored.answered_here,
             since: stored.since.into(),
             media: stored.media.map(Into::into),
         }
@@ -96,6 +107,14 @@ impl From<&PartyRecord> for Party {
             callee_uri: (&record.callee_uri).into(),
             said: record.said.as_ref().map(Text::from),
             told: record.told.as_ref().map(Text::from),
+            answered_here: record.answered_here,
+            cseq: record.cseq,
+            asked: record.asked.as_ref().map(|asked| Asked {
+                request: (&asked.request).into(),
+                from: asked.from,
+                listener: (&asked.listener).into(),
+                since: asked.since.into(),
+            }),
         }
     }
 }
@@ -112,6 +131,14 @@ impl From<Party> for PartyRecord {
             callee_uri: stored.callee_uri.into(),
             said: stored.said.map(Vec::from),
             told: stored.told.map(Vec::from),
+            answered_here: stored.answered_here,
+            cseq: stored.cseq,
+            asked: stored.asked.map(|asked| AskedRecord {
+                request: asked.request.into(),
+                from: asked.from,
+                listener: asked.listener.into(),
+                since: asked.since.into(),
+            }),
         }
     }
 }

@@ -2,6 +2,9 @@
 //! show what is left of their time, and a clock that jumped does no harm (signalling.md
 //! section 5, cases.md F5).
 
+mod histories;
+mod unanswered;
+#[path = "../world/mod.rs"]
 mod world;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -9,12 +12,11 @@ use std::{collections::BTreeSet, time::Duration};
 use keepline_engine::{
     conf::Policy,
     gateway::{CallView, Output, Records, RegistrationView},
-    media::{Seen, SourceRecord},
+    media::Seen,
     sip::Name,
     steer::{Delta, Flow},
     time::Mono,
 };
-use proptest::prelude::*;
 use world::{
     ALICE, GW_LAN, GW_WAN, LAN, SS1, Sent, WAN, World, addr, body, follow, invite, register, sdp,
 };
@@ -404,179 +406,4 @@ fn kl5_a_store_that_lost_something_is_told_all_anew() {
     world.gateway.keep_all();
     world.pass_ms(0);
     assert_eq!(world.store, whole);
-}
-
-/// What parties may do, in any order.
-#[derive(Debug, Clone, Copy)]
-enum Act {
-    Register(u8),
-    Unregister(u8),
-    Call(u8),
-    Hold,
-    Media(u8),
-    Bye,
-    Pass(u16),
-}
-
-fn act() -> impl Strategy<Value = Act> {
-    prop_oneof![
-        (0_u8..4).prop_map(Act::Register),
-        (0_u8..4).prop_map(Act::Unregister),
-        (0_u8..4).prop_map(Act::Call),
-        Just(Act::Hold),
-        (0_u8..3).prop_map(Act::Media),
-        Just(Act::Bye),
-        (0_u16..20_000).prop_map(Act::Pass),
-    ]
-}
-
-fn phone(n: u8) -> (String, String) {
-    (format!("20{n}"), format!("10.99.1.{}:5060", 20 + n))
-}
-
-fn perform(world: &mut World, step: usize, act: Act) {
-    let cseq = u32::try_from(step).unwrap() + 10;
-    match act {
-        Act::Register(n) | Act::Unregister(n) => {
-            let (user, at) = phone(n);
-            let expires = if matches!(act, Act::Register(_)) {
-                3600
-            } else {
-                0
-            };
-            world.hear(LAN, &at, &register(&user, &at, cseq, expires));
-            for up in world
-                .to(SS1)
-                .into_iter()
-                .filter(|sent| sent.what() == "REGISTER")
-            {
-                let contact = header(&up, Name::Contact);
-                world.answer(&up, "200 OK", &format!("Contact: {contact}\n"));
-            }
-        }
-        Act::Call(n) => {
-            let (user, at) = phone(n);
-            let text = invite(&user, &at, "300", cseq, "")
-                .replace("call-1", &format!("call-{step}"))
-                .replace("tag=a1", &format!("tag=a{step}"));
-            world.hear(LAN, &at, &text);
-            for up in world
-                .to(SS1)
-                .into_iter()
-                .filter(|sent| sent.what() == "INVITE")
-            {
-                world.answer_tagged(&up, "200 OK", "b1", &answer_of_far());
-            }
-        }
-        Act::Hold | Act::Bye => {
-            let Some(call) = calls(world).into_iter().next() else {
-                return;
-            };
-            let at = call.legs[0].remote.to_string();
-            let user = call
-                .from
-                .trim_start_matches("sip:")
-                .split('@')
-                .next()
-                .unwrap()
-                .to_owned();
-            let step: String = call
-                .call_id
-                .chars()
-                .skip(5)
-                .take_while(char::is_ascii_digit)
-                .collect();
-            let (method, extra) = match act {
-                Act::Hold => ("INVITE", body(&format!("{}a=sendonly\r\n", sdp(&at, 4000)))),
-                _ => ("BYE", String::new()),
-            };
-            let text = follow(method, &user, &at, "300", cseq, &extra)
-                .replace("call-1", &format!("call-{step}"))
-                .replace("tag=a1", &format!("tag=a{step}"));
-            world.hear(LAN, &at, &text);
-            for up in world
-                .to(SS1)
-                .into_iter()
-                .filter(|sent| sent.what() == method)
-            {
-                let extra = if method == "INVITE" {
-                    answer_of_far()
-                } else {
-                    String::new()
-                };
-                world.answer(&up, "200 OK", &extra);
-            }
-        }
-        Act::Media(n) => {
-            let from = addr(&format!("203.0.113.9:{}", 6000 + u16::from(n)));
-            let local = ports(world)
-                .into_iter()
-                .map(|(_, at)| at)
-                .find(|at| at.ip() == addr(GW_WAN).ip());
-            if let Some(local) = local {
-                let _ = world.gateway.media_seen(world.now, local, from);
-            }
-        }
-        Act::Pass(ms) => world.pass_ms(u64::from(ms)),
-    }
-    world.pass_ms(0);
-    world.sent.clear();
-}
-
-/// Flows, calls and bindings, as anybody can see them.
-fn seen(world: &World) -> (Vec<Flow>, Vec<CallView>, Vec<RegistrationView>) {
-    let mut calls = calls(world);
-    // Counted while the source is unknown, and of no use after a restart.
-    for leg in calls
-        .iter_mut()
-        .flat_map(|call| call.media.iter_mut())
-        .flat_map(|m| &mut m.streams)
-        .flat_map(|s| &mut s.legs)
-    {
-        leg.before_lock = 0;
-    }
-    (flows(world), calls, registrations(world))
-}
-
-#[test]
-fn kl5_the_comparison_sees_a_planted_fault() {
-    let mut world = World::new();
-    world.register("201", ALICE);
-    call(&mut world);
-    let faults: [fn(&mut Records); 4] = [
-        |records| records.bindings[0].phone_until.0 -= Duration::from_secs(5),
-        |records| records.dialogs.clear(),
-        |records| source(records).accepted = None,
-        |records| source(records).accepted = Some(addr("203.0.113.9:6666")),
-    ];
-    for (index, plant) in faults.into_iter().enumerate() {
-        let mut again = World::new();
-        again.store = world.store.clone();
-        plant(&mut again.store);
-        again.now = world.now;
-        let again = again.restarted(Duration::ZERO);
-        assert_ne!(seen(&again), seen(&world), "fault {index} goes unseen");
-    }
-}
-
-/// What is accepted from the far party of the first call.
-fn source(records: &mut Records) -> &mut SourceRecord {
-    let media = records.dialogs[0].media.as_mut().expect("media");
-    &mut media.streams[0].ends[1].rtp
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn kl5_a_restart_is_not_seen_in_any_view(acts in prop::collection::vec(act(), 1..30)) {
-        let mut world = World::new();
-        for (step, act) in acts.into_iter().enumerate() {
-            perform(&mut world, step, act);
-        }
-        let again = world.restarted(Duration::ZERO);
-        prop_assert_eq!(seen(&again), seen(&world));
-        prop_assert_eq!(ports(&again), ports(&world));
-        prop_assert_eq!(&again.store, &world.store);
-    }
 }
