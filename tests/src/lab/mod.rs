@@ -25,6 +25,7 @@ pub mod phone;
 pub mod process;
 pub mod rtp;
 pub mod sip;
+pub mod spray;
 pub mod standing;
 mod stub;
 pub mod talk;

@@ -91,15 +91,17 @@ impl Rtp {
         self.send_every(peer, PACE)
     }
 
-    /// Sends a packet every `pace` to `peer` until stopped.
+    /// Sends a packet every `pace` to `peer` until stopped. Begun once more, the numbers go on
+    /// and the SSRC is another.
     ///
     /// # Errors
     /// When the socket cannot be shared with the sending thread.
     pub fn send_every(&mut self, peer: SocketAddr, pace: Duration) -> Result<()> {
         let socket = self.socket.try_clone()?;
         let (sent, stop) = (Arc::clone(&self.sent), Arc::clone(&self.stop));
+        let first = sent.load(Ordering::Relaxed) as u32;
         self.sender = Some(thread::spawn(move || {
-            send(&socket, (peer, pace), &sent, &stop);
+            send(&socket, (peer, pace), first, &sent, &stop);
         }));
         Ok(())
     }
@@ -162,15 +164,17 @@ impl Drop for Rtp {
 fn send(
     socket: &UdpSocket,
     (peer, pace): (SocketAddr, Duration),
+    first: u32,
     sent: &AtomicU64,
     stop: &AtomicBool,
 ) {
     let ssrc = socket
         .local_addr()
-        .map_or(0, |address| u32::from(address.port()) << 16 | 0x4b4c);
+        .map_or(0, |address| u32::from(address.port()) << 16 | 0x4b4c)
+        .wrapping_add(first);
     let mut packet = [0xff_u8; HEADER + PAYLOAD];
     let mut next = Instant::now();
-    for number in 0_u32.. {
+    for number in first.. {
         if stop.load(Ordering::Relaxed) {
             return;
         }

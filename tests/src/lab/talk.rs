@@ -59,6 +59,15 @@ impl Talk {
         self.away.wait_received(away.received + packets, limit)
     }
 
+    /// The caller goes on with another SSRC, to where it sent before.
+    ///
+    /// # Errors
+    /// When its socket cannot be shared.
+    pub fn change_ssrc(&mut self, pace: Duration) -> Result<()> {
+        self.near.stop_sending();
+        self.near.send_every(self.dialog.peer_media, pace)
+    }
+
     /// Ends sending, and waits for what is under way.
     pub fn silence(&mut self) -> (Count, Count) {
         self.near.stop_sending();
