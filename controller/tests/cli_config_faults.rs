@@ -172,6 +172,16 @@ fn each_fault_has_its_place_and_hint() {
         ),
         (
             servers,
+            r#"{ uri = "sip:224.0.0.1" }"#,
+            "13:20 no softswitch can have the address 224.0.0.1 | write the address of one machine",
+        ),
+        (
+            servers,
+            r#"{ uri = "sip:[::]:5060" }"#,
+            "13:20 no softswitch can have the address :: | write the address of one machine",
+        ),
+        (
+            servers,
             r#"{ uri = "sip:192.0.2.10", weight = 0 }"#,
             "13:47 `weight` = 0 is out of range | write a value from 1 to 65535",
         ),
@@ -278,7 +288,11 @@ fn each_setting_out_of_bounds_has_its_place_and_hint() {
             "14:12 `now` is not a value of this key | write `registration` or `immediate` or `manual`",
         ),
         (
-            "[[softswitch]]\nname = \"core\"\nservers = [{ uri = \"sip:192.0.2.11\" }]",
+            "[[softswitch]]\nname = \"other\"\nservers = [{ uri = \"sip:192.0.2.11\" }]",
+            "14:1 domain `example.test` occurs twice | give each its own, or remove one",
+        ),
+        (
+            "[[softswitch]]\nname = \"core\"\ndomain = \"other.test\"\nservers = [{ uri = \"sip:192.0.2.11\" }]",
             "15:8 softswitch `core` occurs twice | give each its own, or remove one",
         ),
         // Sections of their own: the header is line 14.

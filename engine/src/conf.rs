@@ -13,7 +13,9 @@ use crate::{
 pub struct Conf {
     /// The gateway's name, for events and Warning headers.
     pub name: String,
-    /// The domain phones register under and the softswitch knows.
+    /// How phones address the gateway.
+    pub mode: Mode,
+    /// The domain that stands for addresses of no group's.
     pub domain: String,
     /// Interfaces, in the order of the configuration.
     pub links: Vec<Link>,
@@ -37,6 +39,15 @@ pub struct Conf {
     pub secret: crate::seal::Key,
 }
 
+/// How phones address the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// As their registrar and proxy.
+    Normal,
+    /// As the proxy before their softswitch, whose domain they keep.
+    OutboundProxy,
+}
+
 /// A softswitch group: its health settings and what the proxy needs beside them.
 #[derive(Debug, Clone)]
 pub struct Group {
@@ -48,6 +59,15 @@ pub struct Group {
     pub hunt_budget: Duration,
     /// Networks it may call from beside its servers' addresses.
     pub inbound: Vec<Prefix>,
+}
+
+impl Group {
+    /// Whether one of its servers has this address.
+    #[must_use]
+    pub fn has_server(&self, ip: IpAddr) -> bool {
+        let mut servers = self.health.servers.iter();
+        servers.any(|server| server.address.ip() == ip)
+    }
 }
 
 /// An address prefix.

@@ -481,3 +481,112 @@ fn em26_the_other_partys_ack_of_the_same_number_is_relayed() {
     world.hear(WAN, SS1, &far("ACK", "Content-Length: 0\n\n"));
     world.one(ALICE, "ACK");
 }
+
+#[test]
+fn em13_a_phone_that_unregisters_is_called_no_more() {
+    let mut world = alone();
+    world.hear(LAN, ALICE, &register("201", ALICE, 2, 3600));
+    world.hear(LAN, BOB, &register("202", BOB, 2, 3600));
+    world.hear(LAN, BOB, &register("202", BOB, 3, 0));
+    world.sent.clear();
+    world.hear(LAN, ALICE, &invite("201", ALICE, "202", 1, ""));
+    assert!(world.to(BOB).is_empty(), "it rings no more");
+    assert!(world.to(ALICE).iter().any(|sent| sent.what() == "480"));
+    // It is known when it comes again.
+    world.hear(LAN, BOB, &register("202", BOB, 4, 3600));
+    world.one(BOB, "200");
+}
+
+#[test]
+fn em22_a_flood_of_strangers_leaves_room_in_the_journal() {
+    let mut world = alone();
+    let before = world.events.len();
+    for n in 0..2_000 {
+        let user = format!("9{n}");
+        world.hear(LAN, CAROL, &register(&user, CAROL, 1, 3600));
+        world.one(CAROL, "403");
+    }
+    assert_eq!(world.events.len() - before, 20);
+    world.pass_ms(10_000);
+    world.hear(LAN, CAROL, &register("9", CAROL, 1, 3600));
+    let last = world.events.last().expect("an event");
+    assert!(last.evidence[0].what.contains("1980 more"), "{last:?}");
+}
+
+#[test]
+fn em16_one_phone_cannot_make_a_call_to_it_ring_a_thousand_times() {
+    let mut world = alone();
+    world.hear(LAN, ALICE, &register("201", ALICE, 2, 3600));
+    let mut taken = 0;
+    for n in 0..50_u32 {
+        let at = format!("10.99.1.12:{}", 6000 + n);
+        let text = register("202", &at, 2, 3600).replace("z9hG4bK", &format!("z9hG4bK{n}x"));
+        world.hear(LAN, &at, &text);
+        taken += world
+            .to(&at)
+            .iter()
+            .filter(|sent| sent.what() == "200")
+            .count();
+    }
+    assert_eq!(taken, 9, "with the one it had");
+    world.sent.clear();
+    world.hear(LAN, ALICE, &invite("201", ALICE, "202", 1, ""));
+    let rung = world.sent.iter().filter(|sent| sent.what() == "INVITE");
+    assert!(rung.count() <= 10);
+}
+
+#[test]
+fn em22_without_a_verdict_a_stranger_is_asked_to_come_again() {
+    let mut world = with_policy(Policy::Known);
+    world.sent.clear();
+    world.hear(LAN, CAROL, &register("9", CAROL, 1, 3600));
+    // Both servers answer their probes, and never this.
+    world.pass_ms(40_000);
+    let finals: Vec<_> = (world.to(CAROL).iter().map(Sent::what))
+        .filter(|what| what != "100")
+        .collect();
+    assert_eq!(
+        finals.first().map(String::as_str),
+        Some("500"),
+        "{finals:?}"
+    );
+}
+
+#[test]
+fn em26_a_call_that_came_in_outlives_its_server_too() {
+    let mut world = with_policy(Policy::Known);
+    let alice = world
+        .store
+        .bindings
+        .iter()
+        .find(|b| b.aor.starts_with("201"));
+    let contact = alice.expect("alice").upstream_contact.clone();
+    let contact = String::from_utf8_lossy(&contact).into_owned();
+    let call = format!(
+        "INVITE {contact} SIP/2.0\nVia: SIP/2.0/UDP 192.0.2.10;branch=z9hG4bKin\n\
+         Record-Route: <sip:192.0.2.10;lr>\nMax-Forwards: 70\n\
+         From: <sip:900@example.test>;tag=b1\nTo: <sip:201@example.test>\nCall-ID: call-1\n\
+         CSeq: 5 INVITE\nContact: <sip:900@203.0.113.9>\n{}",
+        body(&sdp("203.0.113.9:1", 6000))
+    );
+    world.hear(WAN, SS1, &call);
+    let ring = world.one(ALICE, "INVITE");
+    let answer = format!("Contact: <sip:201@{ALICE}>\n{}", body(&sdp(ALICE, 4000)));
+    world.answer_tagged(&ring, "200 OK", "a1", &answer);
+    world.one(SS1, "200");
+    let via: Vec<_> = world.gateway.calls().map(|call| call.path).collect();
+    assert!(via[0].is_some(), "it came through a softswitch");
+    world.alive = vec![SS2];
+    world.pass_ms(60_000);
+    world.sent.clear();
+    let refresh = refresh(2, 4000).replace("call-1@10.99.1.11", "call-1");
+    world.hear(LAN, ALICE, &refresh);
+    assert!(
+        world.to(ALICE).iter().any(|sent| sent.what() == "200"),
+        "refreshed here"
+    );
+    let bye = follow("BYE", "201", ALICE, "900", 3, "").replace("call-1@10.99.1.11", "call-1");
+    world.hear(LAN, ALICE, &bye);
+    world.one(ALICE, "200");
+    assert_eq!(world.gateway.call_count(), 0);
+}

@@ -6,7 +6,7 @@ mod world;
 use std::time::Duration;
 
 use keepline_engine::sip::{Message, Name};
-use world::{ALICE, GW_WAN, LAN, SS1, SS2, Sent, World, follow, invite, register};
+use world::{ALICE, GW_WAN, LAN, SS1, SS2, Sent, WAN, World, body, follow, invite, register, sdp};
 
 const RINGING: &str = "180 Ringing";
 const CONTACT: &str = "Contact: <sip:202@203.0.113.9:5080>\n";
@@ -380,4 +380,48 @@ fn em4_register_hunts_too_and_every_binding_of_a_dead_server_is_due() {
     world.hear(LAN, ALICE, &register("201", ALICE, 2, 3600));
     let up = world.one(SS2, "REGISTER");
     assert!(up.text().contains(GW_WAN));
+}
+
+#[test]
+fn what_a_dead_server_lets_ring_is_cancelled_before_the_backups_call_comes() {
+    let mut world = World::new();
+    world.register("201", ALICE);
+    let contact = String::from_utf8_lossy(&world.store.bindings[0].upstream_contact).into_owned();
+    let call = |server: &str, id: &str| {
+        let at = server.trim_end_matches(":5060");
+        format!(
+            "INVITE {contact} SIP/2.0\nVia: SIP/2.0/UDP {at};branch=z9hG4bK{id}\n\
+             Max-Forwards: 70\nFrom: <sip:202@example.test>;tag=f{id}\n\
+             To: <sip:201@example.test>\nCall-ID: {id}@far\nCSeq: 5 INVITE\n\
+             Contact: <sip:202@{at}>\n{}",
+            body(&sdp("203.0.113.9:1", 6000))
+        )
+    };
+    world.hear(WAN, SS1, &call(SS1, "one"));
+    let ring = world.one(ALICE, "INVITE");
+    world.answer(&ring, "180 Ringing", "");
+    world.one(SS1, "180");
+    world.alive = vec![SS2];
+    let mut cancelled = false;
+    for _ in 0..60 {
+        world.pass_ms(1_000);
+        cancelled |= world.to(ALICE).iter().any(|sent| sent.what() == "CANCEL");
+        if cancelled {
+            break;
+        }
+    }
+    assert!(cancelled, "it rings for nobody");
+    world.answer(&ring, "487 Request Terminated", "");
+    world.sent.clear();
+    world.hear(WAN, SS2, &call(SS2, "two"));
+    let ring = world.one(ALICE, "INVITE");
+    world.answer(&ring, "180 Ringing", "");
+    world.one(SS2, "180");
+    world.pass_ms(30_000);
+    let second = |sent: &Sent| header(&sent.msg, Name::CallId).contains("two@far");
+    let heard = world.to(ALICE);
+    let cancelled = heard
+        .iter()
+        .any(|sent| second(sent) && sent.what() == "CANCEL");
+    assert!(!cancelled, "the living server's call rings on");
 }

@@ -290,10 +290,10 @@ pub struct Leg {
 /// Media quality of a call, the worse of its directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quality {
-    /// Packets lost (RFC 3550 section 6.4.1).
-    pub lost: u64,
-    /// Interarrival jitter (RFC 3550 section 6.4.1), milliseconds.
-    pub jitter_ms: f64,
+    /// Packets lost (RFC 3550 section 6.4.1); `null`: not measured.
+    pub lost: Option<u64>,
+    /// Interarrival jitter (RFC 3550 section 6.4.1), milliseconds; `null`: not measured.
+    pub jitter_ms: Option<f64>,
     /// Estimated mean opinion score, 1.0 to 4.5; `null` before enough packets came.
     pub mos: Option<f64>,
 }

@@ -20,15 +20,24 @@ pub(super) fn doctor(global: &Global) -> Result<(), Failure> {
     };
     let mut all = checks(config.as_ref().ok(), &global.socket);
     all.extend(config.err());
-    out.answer(&serde_json::json!({ "checks": all }), |_| human(&all))?;
-    if all.iter().any(|check| check.needed && !check.ok) {
-        return Err(Failure::Failed(ApiError::new(
-            "machine",
-            "the gateway cannot run on this machine as it is",
-            "follow the remedies above, then run `keepline doctor` again",
-        )));
+    let unfit = all.iter().any(|check| check.needed && !check.ok);
+    let error = ApiError::new(
+        "machine",
+        "the gateway cannot run on this machine as it is",
+        "follow the remedies above, then run `keepline doctor` again",
+    );
+    match (unfit, global.json) {
+        (false, _) => out.answer(&serde_json::json!({ "checks": all }), |_| human(&all)),
+        // One document, whatever was found.
+        (true, true) => {
+            out.json(&serde_json::json!({ "checks": all, "error": error }))?;
+            Err(Failure::Told)
+        }
+        (true, false) => {
+            out.text(&human(&all))?;
+            Err(Failure::Failed(error))
+        }
     }
-    Ok(())
 }
 
 /// What must be right before `run` touches anything.

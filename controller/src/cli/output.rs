@@ -28,6 +28,8 @@ pub(super) enum Failure {
     Usage(ApiError),
     /// The configuration does: exit 2.
     Config(Box<Faults>),
+    /// The same, and all has been said.
+    Told,
     /// What it was asked about is not well: exit 3. All has been said.
     Unhealthy,
     /// Nobody reads any more: no failure at all.
@@ -100,13 +102,13 @@ impl Output {
     pub(super) fn fail(self, failure: &Failure) -> ExitCode {
         // Whoever cannot be told reads the exit code.
         let _ = match failure {
-            Failure::Closed | Failure::Unhealthy => Ok(()),
+            Failure::Closed | Failure::Told | Failure::Unhealthy => Ok(()),
             Failure::Failed(error) | Failure::Usage(error) => self.error(error),
             Failure::Config(faults) => self.faults(faults),
         };
         ExitCode::from(match failure {
             Failure::Closed => 0,
-            Failure::Failed(_) => 1,
+            Failure::Failed(_) | Failure::Told => 1,
             Failure::Usage(_) | Failure::Config(_) => 2,
             Failure::Unhealthy => 3,
         })

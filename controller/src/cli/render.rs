@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::output::{state, table};
 use crate::api::model::{
-    Calls, Event, Events, Explanation, Flows, GroupState, Hops, Registrations, ServerState,
-    Softswitches, Status,
+    Calls, Event, Events, Explanation, Flows, GroupState, Hops, Quality, Registrations,
+    ServerState, Softswitches, Status,
 };
 
 /// The word an enum is serialised as.
@@ -161,6 +161,19 @@ pub(super) fn registrations(answer: &Registrations) -> String {
     )
 }
 
+fn quality(quality: &Quality) -> String {
+    let known = [
+        quality.lost.map(|lost| format!("{lost} lost")),
+        quality.jitter_ms.map(|jitter| format!("{jitter:.1} ms")),
+        quality.mos.map(|mos| format!("MOS {mos:.1}")),
+    ];
+    let known: Vec<String> = known.into_iter().flatten().collect();
+    match known.as_slice() {
+        [] => "-".to_owned(),
+        known => known.join(", "),
+    }
+}
+
 pub(super) fn calls(answer: &Calls) -> String {
     let rows = answer.calls.iter().map(|call| {
         let legs: Vec<String> = call
@@ -168,14 +181,7 @@ pub(super) fn calls(answer: &Calls) -> String {
             .iter()
             .map(|leg| format!("{} {} ↔ {}", leg.interface, leg.local, leg.remote))
             .collect();
-        let mos = call
-            .quality
-            .mos
-            .map_or("-".to_owned(), |mos| format!("{mos:.1}"));
-        let quality = format!(
-            "{} lost, {:.1} ms, MOS {mos}",
-            call.quality.lost, call.quality.jitter_ms
-        );
+        let quality = quality(&call.quality);
         let mut row = cells([&call.id, &call.from, &call.to, &call.via]);
         row.push(state(&call.state));
         row.extend(cells([&call.started, &legs.join("\n"), &quality]));

@@ -54,7 +54,9 @@ fn choices(words: &[&str]) -> String {
 }
 
 keywords!(Role { "standalone" => Standalone } later ["edge", "core"]);
-keywords!(Mode { "normal" => Normal } later ["outbound-proxy", "transparent"]);
+keywords!(Mode {
+    "normal" => Normal, "outbound-proxy" => OutboundProxy,
+} later ["transparent"]);
 keywords!(Side { "lan" => Lan, "wan" => Wan } later ["tunnel"]);
 keywords!(XdpMode {
     "auto" => Auto, "native" => Native, "generic" => Generic, "off" => Off,

@@ -67,6 +67,19 @@ pub enum Role {
 pub enum Mode {
     /// Phones use the gateway's address as their registrar and proxy.
     Normal,
+    /// Phones keep their softswitch's domain and send through the gateway.
+    OutboundProxy,
+}
+
+impl Mode {
+    /// As the configuration writes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::OutboundProxy => "outbound-proxy",
+        }
+    }
 }
 
 /// `[[interface]]`.

@@ -51,7 +51,7 @@ impl Driver {
             gateway: model::GatewayStatus {
                 name: config.name.clone(),
                 role: "standalone".to_owned(),
-                mode: "normal".to_owned(),
+                mode: config.mode.name().to_owned(),
                 uptime_s: self.clock.age(now.mono).as_secs(),
                 draining: self.gateway.draining(),
             },

@@ -55,6 +55,10 @@ pub(super) fn engine(
     let links = links(config, table)?;
     Ok(Conf {
         name: config.gateway.name.clone(),
+        mode: match config.gateway.mode {
+            model::Mode::Normal => conf::Mode::Normal,
+            model::Mode::OutboundProxy => conf::Mode::OutboundProxy,
+        },
         domain: domain(config),
         listeners: listeners(config, table, &links)?,
         groups: config.softswitches.iter().map(group).collect(),

@@ -113,7 +113,7 @@ impl Driver {
                 Some(change) = queues.changes.recv() => self.net_changed(&change),
                 Some(record) = queues.told.recv() => self.fastpath_told(&record),
                 Some(ask) = queues.asks.recv() => self.ask(self.clock.now(), ask),
-                Some(()) = queues.reload.recv() => drop(self.reload()),
+                Some(()) = queues.reload.recv() => self.asked_to_reload(),
                 _ = tick.tick() => self.tick(),
                 _ = reconcile.tick() => self.reconcile(),
             }
@@ -302,6 +302,14 @@ impl Driver {
             .table()
             .link(ifindex)
             .map_or_else(|| format!("if{ifindex}"), |link| link.name.clone())
+    }
+
+    /// SIGHUP: what comes of it stands in the log, nobody waits for an answer.
+    fn asked_to_reload(&mut self) {
+        match self.reload() {
+            Ok(done) => tracing::info!("reload: {}", done.done),
+            Err(error) => tracing::warn!(hint = error.hint, "reload: {}", error.message),
+        }
     }
 
     /// Reads the configuration again. What is in force cannot change while calls run on it, so

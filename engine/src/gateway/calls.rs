@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     media::SessionId,
-    net::{ListenerId, Side},
+    net::{ListenerId, PathKey, Side},
     sip::{Message, Method, Name},
     time::Now,
 };
@@ -84,11 +84,24 @@ impl Gateway {
             self.counters.table_full += 1;
             return None;
         }
-        let dialog = new_dialog(now, ctx, branch, key, msg, phase)?;
+        let path = branch.path.or_else(|| self.came_by(ctx));
+        let dialog = Dialog {
+            path,
+            ..new_dialog(now, ctx, branch, key, msg, phase)?
+        };
         let dialog = self.dialogs.insert(dialog);
         self.contexts.get_mut(&id)?.dialogs.push(dialog);
         self.await_media(now, dialog);
         Some(dialog)
+    }
+
+    /// The server that a call for a phone came from, and the link.
+    fn came_by(&self, ctx: &Context) -> Option<PathKey> {
+        let (_, server) = self
+            .group_of_peer(ctx.from)
+            .filter(|_| ctx.side == Side::Wan)?;
+        let link = self.link(ctx.listener);
+        server.map(|server| PathKey { server, link })
     }
 
     fn confirm(&mut self, dialog: u64, msg: &Message, phase: Phase) {
@@ -271,7 +284,7 @@ fn new_dialog(
         call_id: key.call_id,
         caller,
         callee,
-        path: branch.path,
+        path: None,
         session: ctx.session,
         answer_in_ack: false,
         phase,

@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 
 use super::{
     Gateway,
-    context::{Branch, Kind, Progress},
+    context::{Branch, Context, Kind, Progress},
     deadlines::Deadline,
 };
 use crate::{
     media::SessionId,
+    net::{PathKey, Side},
     seal,
     sip::{self, Message, Method, originate::Draft},
     time::Now,
@@ -63,6 +64,26 @@ impl Gateway {
             None => self.end_attempt(now, id),
         }
         self.drain_media();
+    }
+
+    /// A server went down: what it lets ring at phones here is nobody's call any more, and the
+    /// other server's attempt must find the phones free (signalling.md section 2).
+    pub(super) fn cancel_ringing_of(&mut self, now: Now, path: PathKey) {
+        let server = self.server_address(path.server).ip();
+        let of_it = |ctx: &&Context| {
+            ctx.side == Side::Wan
+                && ctx.from.ip() == server
+                && self.link(ctx.listener) == path.link
+                && matches!(ctx.kind, Kind::ToPhone)
+                && ctx.request.method() == Some(Method::Invite)
+        };
+        let mut ringing: Vec<u64> = (self.contexts.values().filter(of_it))
+            .map(|ctx| ctx.id)
+            .collect();
+        ringing.sort_unstable();
+        for id in ringing {
+            self.give_up(now, id, 487);
+        }
     }
 
     /// Cancels a branch once; before its first provisional response that must wait (RFC 3261

@@ -7,7 +7,6 @@ use super::{
     relay::nonce_used,
 };
 use crate::{
-    conf::Policy,
     health::{Class, Want},
     net::{GroupId, PathKey, ServerId},
     sip::{Message, Method},
@@ -138,7 +137,10 @@ impl Gateway {
             return;
         }
         match ctx.kind.clone() {
-            Kind::Register { group, register } if self.conf.survivability.policy != Policy::Off => {
+            // Without a verdict a stranger is not refused for good: 500, and it asks again.
+            Kind::Register { group, register }
+                if self.on_our_own(group) || self.trusted(now, &register).is_some() =>
+            {
                 self.register_here(now, id, group, &register);
             }
             Kind::ToGroup { .. } if self.can_connect_here(now, id) => self.connect_here(now, id),

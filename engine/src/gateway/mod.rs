@@ -24,6 +24,7 @@ mod outgoing;
 mod persist;
 mod records;
 mod refresh;
+mod refusals;
 mod registered;
 mod registrar;
 mod relay;
@@ -31,6 +32,7 @@ mod release;
 mod request;
 mod respond;
 mod response;
+mod serving;
 mod silence;
 mod strays;
 mod streams;
@@ -159,6 +161,8 @@ pub struct Gateway {
     alone: Vec<bool>,
     /// When something last went wrong, or became well, on a link.
     trouble: BTreeMap<LinkId, Mono>,
+    /// Which refused strangers were told of.
+    refusals: refusals::Refusals,
     /// Paces due registrations after a return.
     release: Release,
     /// Set while draining (signalling.md section 14).
@@ -217,6 +221,7 @@ impl Gateway {
             gates: vec![Gate::Serving; conf.groups.len()],
             alone: vec![false; conf.groups.len()],
             trouble: BTreeMap::new(),
+            refusals: refusals::Refusals::default(),
             release: Release::default(),
             draining: None,
             connected: HashSet::new(),

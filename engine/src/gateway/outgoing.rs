@@ -217,7 +217,7 @@ impl Gateway {
         };
         let user = String::from_utf8_lossy(uri.user.unwrap_or_default()).into_owned();
         let host = match uri.host_ip() {
-            Some(_) => self.conf.domain.clone(),
+            Some(ip) => self.topology.domain_of(ip).to_owned(),
             None => String::from_utf8_lossy(uri.host).into_owned(),
         };
         format!("{user}@{}", host.to_ascii_lowercase())

@@ -58,7 +58,9 @@ impl Gateway {
         if self.drained(now) && pending.asked.iter().any(|asked| asked.expires > 0) {
             return self.answer(now, id, 503);
         }
-        let group = self.group_for(&request);
+        let Some(group) = self.group_for(&request, pending.source) else {
+            return self.answer(now, id, 403);
+        };
         if self.on_our_own(group) {
             return self.register_here(now, id, group, &pending);
         }

@@ -185,7 +185,9 @@ impl Gateway {
             .from()
             .map(|from| request.slice(from.uri).to_vec())
             .unwrap_or_default();
-        let group = self.group_for(&request);
+        let Some(group) = self.group_for(&request, self.contexts[&id].from) else {
+            return self.answer(now, id, 403);
+        };
         let aor = self.aor(&from).into_bytes();
         self.set_kind(id, Kind::ToGroup { group, aor });
         self.open_session(id);
@@ -198,21 +200,6 @@ impl Gateway {
                 .set(Deadline::HuntBudget(id), now.mono + budget);
         }
         self.try_next(now, id);
-    }
-
-    /// The group whose domain the Request-URI names, else the first (normal mode has one).
-    pub(super) fn group_for(&self, request: &Message) -> GroupId {
-        let host = request
-            .uri()
-            .and_then(|span| Uri::parse(request.slice(span)))
-            .map(|uri| uri.host.to_ascii_lowercase())
-            .unwrap_or_default();
-        let named = self
-            .conf
-            .groups
-            .iter()
-            .position(|group| group.domain.as_bytes() == host);
-        GroupId(named.and_then(|at| u16::try_from(at).ok()).unwrap_or(0))
     }
 
     /// A request from the WAN, outside any dialog: its Request-URI is a Contact of ours.

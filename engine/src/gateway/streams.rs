@@ -8,7 +8,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use super::{Gateway, Output, bindings::Binding, deadlines::Deadline, in_dialog::may_be_sent_to};
 use crate::{
-    net::{ListenerId, Side, Transport},
+    net::{ListenerId, Transport},
     sip::{
         Message, Uri, respond,
         stream::{Broken, Frame},
@@ -50,12 +50,7 @@ impl Gateway {
         answer: impl FnOnce(Gate) -> Option<Vec<u8>>,
     ) {
         self.counters.keepalives += 1;
-        let gate = match self.side(listener) {
-            // In normal mode every client belongs to the first group, registered or not.
-            Side::Lan => self.gates.first().copied().unwrap_or(Gate::Silent),
-            // Servers keep their connections to us alive whatever becomes of their group.
-            Side::Wan => Gate::Serving,
-        };
+        let gate = self.gate_of(listener, from);
         if let Some(answer) = answer(gate) {
             self.send(listener, from, answer);
         }
@@ -67,7 +62,7 @@ impl Gateway {
 
     /// The client is told nothing any more, unless its group came back meanwhile.
     pub(super) fn unserved(&mut self, listener: ListenerId, peer: SocketAddr) {
-        if self.gates.first() != Some(&Gate::Serving) {
+        if self.gate_of(listener, peer) != Gate::Serving {
             self.out.push_back(Output::Close { listener, peer });
         }
     }

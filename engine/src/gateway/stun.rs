@@ -14,8 +14,7 @@ use crate::{
 impl Gateway {
     pub(super) fn stun(&mut self, listener: ListenerId, from: SocketAddr, bytes: &[u8]) {
         self.counters.keepalives += 1;
-        // In normal mode every client belongs to the first group, registered or not.
-        let gate = self.gates.first().copied().unwrap_or(Gate::Silent);
+        let gate = self.gate_of(listener, from);
         if let Some(answer) = stun::answer(bytes, from, gate) {
             self.send(listener, from, answer);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{
     Gateway,
-    bindings::Binding,
+    bindings::{Binding, MAX_BINDINGS, OVERDUE},
     context::Kind,
     deadlines::Deadline,
     registrar::{Asked, Pending},
@@ -15,8 +15,11 @@ use crate::{
     event::{Event, Evidence},
     net::{GroupId, ServerId},
     sip::{Method, Name, Uri},
-    time::Now,
+    time::{Mono, Now},
 };
+
+/// Contacts of one address of record that are served without a softswitch.
+const MAX_CONTACTS: usize = 10;
 
 impl Gateway {
     /// Whether phones of a group are served here at present.
@@ -36,6 +39,9 @@ impl Gateway {
             self.refuse_stranger(now, pending);
             return self.answer(now, id, 403);
         };
+        if !self.has_room(pending) {
+            return self.answer(now, id, 403);
+        }
         for asked in &pending.asked {
             self.bind_here(now, group, pending, asked, trusted.as_ref());
         }
@@ -56,7 +62,7 @@ impl Gateway {
     /// Why a REGISTER is trusted without its softswitch: a binding of the same AOR, from the
     /// same source, that upstream accepted not too long ago. `Some(None)` is everybody's trust
     /// under `open-lan`.
-    fn trusted(&self, now: Now, pending: &Pending) -> Option<Option<Binding>> {
+    pub(super) fn trusted(&self, now: Now, pending: &Pending) -> Option<Option<Binding>> {
         let known = self
             .bindings
             .of_aor(&pending.aor)
@@ -96,8 +102,27 @@ impl Gateway {
                 })
     }
 
+    /// Whether the contacts asked for fit: one phone must not make every call to it a flood.
+    fn has_room(&self, pending: &Pending) -> bool {
+        let of_aor = self.bindings.of_aor(&pending.aor);
+        let new = pending.asked.iter().filter(|asked| {
+            let known = self.bindings.find(&pending.aor, &asked.contact);
+            asked.expires > 0 && known.is_none()
+        });
+        let new = new.count();
+        new == 0
+            || (of_aor.len() + new <= MAX_CONTACTS && self.bindings.len() + new <= MAX_BINDINGS)
+    }
+
     fn refuse_stranger(&mut self, now: Now, pending: &Pending) {
-        let what = format!("REGISTER from {}", pending.source);
+        let source = pending.source;
+        let Some(untold) = self.refusals.refused(now.mono) else {
+            return;
+        };
+        let what = match untold {
+            0 => format!("REGISTER from {source}"),
+            more => format!("REGISTER from {source}, and {more} more that were not told of"),
+        };
         self.out.push_back(super::Output::Event(Event {
             at: now,
             kind: "binding",
@@ -119,9 +144,10 @@ impl Gateway {
     ) {
         let old = self.bindings.find(&pending.aor, &asked.contact);
         if asked.expires == 0 {
-            // Upstream is told when it is back; until then the phone is only not called.
+            // Upstream lets it expire: nobody here has the phone's password. What comes for it
+            // until then is answered 480, and the phone is known when it comes again.
             if let Some(binding) = old.and_then(|id| self.bindings.get_mut(id)) {
-                binding.phone_until = now.mono;
+                binding.phone_until = Mono(now.mono.0.saturating_sub(OVERDUE));
                 binding.due = true;
             }
             return;
@@ -193,15 +219,15 @@ impl Gateway {
         if found.is_empty()
             && let Some(user) = parsed.and_then(|uri| uri.user)
         {
-            found = self.by_last_digits(user);
+            found = self.by_last_digits(self.group_for(&ctx.request, ctx.from), user);
         }
         found.retain(present);
         found
     }
 
-    /// The bindings whose user's digits end in what was dialled, for the lengths configured
+    /// The bindings of a group whose user's digits end in what was dialled, for the lengths configured
     /// (EM16).
-    fn by_last_digits(&self, dialled: &[u8]) -> Vec<u64> {
+    fn by_last_digits(&self, group: Option<GroupId>, dialled: &[u8]) -> Vec<u64> {
         let lengths = &self.conf.survivability.last_digits;
         let short = lengths
             .iter()
@@ -217,7 +243,7 @@ impl Gateway {
         let mut found: Vec<u64> = self
             .bindings
             .iter()
-            .filter(|(_, binding)| ends(&binding.aor))
+            .filter(|(_, binding)| Some(binding.group) == group && ends(&binding.aor))
             .map(|(id, _)| id)
             .collect();
         found.sort_unstable();

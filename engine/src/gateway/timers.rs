@@ -192,6 +192,7 @@ impl Gateway {
             health::Output::ServerDown { path } => {
                 self.note_trouble(now, path.link);
                 self.server_down(path);
+                self.cancel_ringing_of(now, path);
             }
             health::Output::ServerUp { path, .. } => self.note_trouble(now, path.link),
         }

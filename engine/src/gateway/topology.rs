@@ -3,7 +3,12 @@
 
 use std::net::IpAddr;
 
-use crate::{conf::Conf, net::Side, seal, sip::Uri};
+use crate::{
+    conf::{Conf, Group, Prefix},
+    net::Side,
+    seal,
+    sip::Uri,
+};
 
 /// Separates Call-ID tokens from every other use of the secret.
 const CALL_ID: &str = "call-id";
@@ -14,9 +19,11 @@ const CALL_ID_PREFIX: &[u8] = b"kl1-";
 #[derive(Debug, Clone)]
 pub(crate) struct Topology {
     domain: String,
+    /// The domain of each group, with where it speaks from.
+    domains: Vec<(String, Vec<Prefix>)>,
     secret: seal::Key,
     /// Per side, every network that belongs to it, the gateway's own address included.
-    networks: Vec<(Side, crate::conf::Prefix)>,
+    networks: Vec<(Side, Prefix)>,
 }
 
 impl Topology {
@@ -25,18 +32,19 @@ impl Topology {
         for link in &conf.links {
             if let Some(address) = link.address {
                 let length = link.prefix;
-                networks.push((link.side, crate::conf::Prefix { address, length }));
+                networks.push((link.side, Prefix { address, length }));
             }
         }
         for server in conf.groups.iter().flat_map(|group| &group.health.servers) {
             let address = server.address.ip();
             let length = if address.is_ipv4() { 32 } else { 128 };
-            networks.push((Side::Wan, crate::conf::Prefix { address, length }));
+            networks.push((Side::Wan, Prefix { address, length }));
         }
         // A single host says more than the network it lies in.
         networks.sort_by_key(|(_, prefix)| std::cmp::Reverse(prefix.length));
         Self {
             domain: conf.domain.clone(),
+            domains: conf.groups.iter().map(sources).collect(),
             secret: conf.secret.clone(),
             networks,
         }
@@ -59,7 +67,16 @@ impl Topology {
     pub(crate) fn uri(&self, uri: &[u8], towards: Side) -> Option<Vec<u8>> {
         let parsed = Uri::parse(uri)?;
         let ip = parsed.host_ip()?;
-        (self.side_of(ip) != towards).then(|| self.with_host(&parsed, self.domain.as_bytes()))
+        (self.side_of(ip) != towards)
+            .then(|| self.with_host(&parsed, self.domain_of(ip).as_bytes()))
+    }
+
+    /// The domain that stands for an address: that of the softswitch it belongs to, else the
+    /// gateway's.
+    pub(crate) fn domain_of(&self, ip: IpAddr) -> &str {
+        let has = |of: &&(String, Vec<Prefix>)| of.1.iter().any(|p| p.contains(ip));
+        let found = self.domains.iter().find(has);
+        found.map_or(&self.domain, |(domain, _)| domain)
     }
 
     /// The URI with another `host[:port]`.
@@ -92,6 +109,16 @@ impl Topology {
         token.extend_from_slice(seal::seal(&self.secret, CALL_ID, call_id).as_bytes());
         token
     }
+}
+
+fn sources(group: &Group) -> (String, Vec<Prefix>) {
+    let servers = group.health.servers.iter().map(|server| {
+        let address = server.address.ip();
+        let length = if address.is_ipv4() { 32 } else { 128 };
+        Prefix { address, length }
+    });
+    let all = servers.chain(group.inbound.iter().copied()).collect();
+    (group.domain.clone(), all)
 }
 
 /// Whether the host part of a Call-ID (or all of it) is an address.

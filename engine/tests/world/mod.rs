@@ -9,7 +9,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use keepline_engine::{
-    conf::{Accept, Conf, Group, Policy, Registration, Survivability},
+    conf::{Accept, Conf, Group, Mode, Policy, Registration, Survivability},
     event::Event,
     gateway::{Gateway, Output, Records},
     health::{GroupConf, ServerConf},
@@ -98,6 +98,7 @@ pub fn conf() -> Conf {
     };
     Conf {
         name: "branch-12".to_owned(),
+        mode: Mode::Normal,
         domain: "example.test".to_owned(),
         links: vec![
             link("lan0", Side::Lan, GW_LAN),

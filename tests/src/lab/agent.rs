@@ -59,6 +59,7 @@ pub struct Agent {
 
 struct Core {
     user: String,
+    domain: String,
     at: SocketAddr,
     proxy: SocketAddr,
     socket: UdpSocket,
@@ -97,10 +98,25 @@ impl Agent {
     /// # Errors
     /// When the address is taken.
     pub fn new(node: &Node, user: &str, address: &str, proxy: &str) -> Result<Self> {
+        Self::of_domain(DOMAIN, node, user, address, proxy)
+    }
+
+    /// The same in a domain of its own.
+    ///
+    /// # Errors
+    /// As [`Agent::new`].
+    pub fn of_domain(
+        domain: &str,
+        node: &Node,
+        user: &str,
+        address: &str,
+        proxy: &str,
+    ) -> Result<Self> {
         let socket = node.udp(&format!("{address}:5060"))?;
         socket.set_read_timeout(Some(GRAIN))?;
         let core = Arc::new(Core {
             user: user.to_owned(),
+            domain: domain.to_owned(),
             at: socket.local_addr()?,
             proxy: format!("{proxy}:5060").parse()?,
             socket,
@@ -150,10 +166,11 @@ impl Agent {
     /// When there is no final answer.
     pub fn register_as(&self, user: &str, contact: &str, extra: &str) -> Result<Answer> {
         let core = &self.core;
+        let domain = &core.domain;
         let (number, branch) = core.branch();
         let text = format!(
-            "REGISTER sip:{DOMAIN} SIP/2.0\r\n{}Max-Forwards: 70\r\n\
-             From: <sip:{user}@{DOMAIN}>;tag=r{number}\r\nTo: <sip:{user}@{DOMAIN}>\r\n\
+            "REGISTER sip:{domain} SIP/2.0\r\n{}Max-Forwards: 70\r\n\
+             From: <sip:{user}@{domain}>;tag=r{number}\r\nTo: <sip:{user}@{domain}>\r\n\
              Call-ID: reg-{}\r\nCSeq: {number} REGISTER\r\nContact: {contact}\r\n{extra}\
              Content-Length: 0\r\n\r\n",
             core.via(&branch),
@@ -168,12 +185,13 @@ impl Agent {
     /// When the call is refused, or there is no final answer within `limit`.
     pub fn call(&self, to: &str, extra: &str, limit: Duration) -> Result<(Dialog, Answer)> {
         let core = &self.core;
+        let domain = &core.domain;
         let (number, branch) = core.branch();
         // No address in it: the gateway writes the same on both sides, and tests find it again.
         let call_id = format!("c{number}-{}@lab.test", core.user);
         let text = format!(
-            "INVITE sip:{to}@{DOMAIN} SIP/2.0\r\n{}Max-Forwards: 70\r\n\
-             From: <sip:{}@{DOMAIN}>;tag=t{number}\r\nTo: <sip:{to}@{DOMAIN}>\r\n\
+            "INVITE sip:{to}@{domain} SIP/2.0\r\n{}Max-Forwards: 70\r\n\
+             From: <sip:{}@{domain}>;tag=t{number}\r\nTo: <sip:{to}@{domain}>\r\n\
              Call-ID: {call_id}\r\nCSeq: 1 INVITE\r\nContact: <sip:{}@{}>\r\n{extra}{}",
             core.via(&branch),
             core.user,

@@ -24,6 +24,7 @@ pub fn password(user: &str) -> String {
 pub struct Softswitch {
     index: usize,
     digest: bool,
+    domain: String,
     process: Process,
 }
 
@@ -34,11 +35,19 @@ impl Softswitch {
     /// # Errors
     /// When Kamailio does not start; the message quotes it.
     pub fn start(branch: &Branch, index: usize, digest: bool) -> Result<Self> {
+        Self::start_for(DOMAIN, branch, index, digest)
+    }
+
+    /// The same for a domain of its own.
+    ///
+    /// # Errors
+    /// As [`Softswitch::start`].
+    pub fn start_for(domain: &str, branch: &Branch, index: usize, digest: bool) -> Result<Self> {
         let node = &branch.softswitches[index];
         let folder = format!("/run/ss{}", index + 1);
         branch
             .cell()
-            .write(format!("{folder}/kamailio.cfg"), config(index))?;
+            .write(format!("{folder}/kamailio.cfg"), config(index, domain))?;
         let mut launch = Launch::new("kamailio")
             // Stay in the foreground, log here, keep out of the system's folders.
             .args(["-DD", "-E", "-n", "2", "-m", "32", "-M", "8", "-Y", &folder])
@@ -47,11 +56,12 @@ impl Softswitch {
             launch = launch.args(["-A", "WITH_DIGEST"]);
         }
         let process = node.start(&launch)?;
-        answers(node, SOFTSWITCHES[index])
+        answers(node, SOFTSWITCHES[index], domain)
             .with_context(|| format!("kamailio printed:\n{}", process.tail()))?;
         Ok(Self {
             index,
             digest,
+            domain: domain.to_owned(),
             process,
         })
     }
@@ -83,7 +93,7 @@ impl Softswitch {
     /// As [`Softswitch::start`].
     pub fn restart(&mut self, branch: &Branch) -> Result<()> {
         self.process.kill();
-        *self = Self::start(branch, self.index, self.digest)?;
+        *self = Self::start_for(&self.domain.clone(), branch, self.index, self.digest)?;
         Ok(())
     }
 
@@ -111,7 +121,7 @@ impl Softswitch {
     }
 }
 
-fn config(index: usize) -> String {
+fn config(index: usize, domain: &str) -> String {
     let peer = 2 - index;
     CONFIG
         .replace("@ADDRESS@", SOFTSWITCHES[index])
@@ -122,11 +132,11 @@ fn config(index: usize) -> String {
             &format!("nonce secret of softswitch {}", index + 1),
         )
         .replace("@SOCKET@", &format!("/run/ss{}/ctl", index + 1))
-        .replace("@DOMAIN@", DOMAIN)
+        .replace("@DOMAIN@", domain)
 }
 
 /// Asks with OPTIONS until there is an answer.
-fn answers(node: &Node, address: &str) -> Result<()> {
+fn answers(node: &Node, address: &str, domain: &str) -> Result<()> {
     let socket = node.udp(&format!("{address}:0"))?;
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     let port = socket.local_addr()?.port();
@@ -134,9 +144,9 @@ fn answers(node: &Node, address: &str) -> Result<()> {
     wait::until("kamailio answers OPTIONS", Duration::from_secs(10), || {
         round += 1;
         let options = format!(
-            "OPTIONS sip:{DOMAIN} SIP/2.0\r\n\
+            "OPTIONS sip:{domain} SIP/2.0\r\n\
              Via: SIP/2.0/UDP {address}:{port};branch=z9hG4bKlab{round}\r\n\
-             From: <sip:lab@{DOMAIN}>;tag=lab\r\nTo: <sip:{DOMAIN}>\r\n\
+             From: <sip:lab@{domain}>;tag=lab\r\nTo: <sip:{domain}>\r\n\
              Call-ID: lab-{port}\r\nCSeq: {round} OPTIONS\r\nContent-Length: 0\r\n\r\n"
         );
         socket

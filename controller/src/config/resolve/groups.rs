@@ -1,6 +1,9 @@
 //! `[[softswitch]]`.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use ipnet::IpNet;
 
@@ -45,23 +48,25 @@ pub(super) fn softswitches(
             "put servers of one domain into one",
         ));
     }
-    let mut names = Vec::new();
+    let (mut names, mut domains) = (Vec::new(), Vec::new());
     let read: Vec<_> = sections
         .into_iter()
-        .map(|section| softswitch(section, domain, &mut names))
+        .map(|section| softswitch(section, domain, (&mut names, &mut domains)))
         .collect();
     duplicates(root, String::clone, "softswitch", &names);
+    // Requests are told apart by it.
+    duplicates(root, String::clone, "domain", &domains);
     read.into_iter().collect()
 }
 
 fn softswitch(
     mut section: Section<'_>,
     domain: Option<&str>,
-    names: &mut Vec<At<String>>,
+    (names, domains): (&mut Vec<At<String>>, &mut Vec<At<String>>),
 ) -> Option<Softswitch> {
     let name: Option<At<String>> = section.required("name", "\"core\"");
-    let domain = match domain {
-        Some(domain) => Some(section.get("domain", domain.to_owned())),
+    let domain: Option<At<String>> = match domain {
+        Some(domain) => Some(section.get_at("domain", domain.to_owned())),
         None => section.required("domain", "\"example.test\""),
     };
     let servers = servers(&mut section);
@@ -72,12 +77,16 @@ fn softswitch(
     let health = health(&mut section);
     let group = Softswitch {
         name: name.as_ref().map(|at| at.value.clone()).unwrap_or_default(),
-        domain: domain.clone().unwrap_or_default(),
+        domain: domain
+            .as_ref()
+            .map(|at| at.value.clone())
+            .unwrap_or_default(),
         servers: servers.clone().unwrap_or_default(),
         inbound: section.get("inbound", Vec::<IpNet>::new()),
         ..health
     };
     names.extend(name.clone());
+    domains.extend(domain.clone());
     section.finish();
     (name.is_some() && domain.is_some() && servers.is_some()).then_some(group)
 }
@@ -110,10 +119,37 @@ fn servers(section: &mut Section<'_>) -> Option<Vec<Server>> {
         .collect()
 }
 
+/// Read, and not obeyed yet: requests in a dialog go to its own server.
+fn shared_dialogs(section: &mut Section<'_>) -> bool {
+    let shared = section.get_at("shared_dialogs", false);
+    if shared.value {
+        section.not_enforced("shared_dialogs");
+    }
+    shared.value
+}
+
+/// Neither many nor none.
+fn one_machine(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    let broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
+    !(ip.is_unspecified() || ip.is_multicast() || broadcast)
+}
+
 fn server(mut section: Section<'_>) -> Option<At<Server>> {
     let uri: Option<At<ServerUri>> = section.required("uri", "\"sip:192.0.2.10:5060\"");
     let priority = section.get("priority", 1);
     let weight = section.ranged("weight", 10, 1..=65_535);
+    if let Some(uri) = uri
+        .as_ref()
+        .filter(|uri| !one_machine(uri.value.address.ip()))
+    {
+        let message = format!(
+            "no softswitch can have the address {}",
+            uri.value.address.ip()
+        );
+        let hint = "write the address of one machine";
+        section.fault(Fault::error(uri.span.clone(), message, hint));
+    }
     section.finish();
     let At { span, value } = uri?;
     Some(At {
@@ -169,7 +205,7 @@ fn health(section: &mut Section<'_>) -> Softswitch {
         hunt_budget: section.ranged("hunt_budget", s(4), ms(500)..=s(32)),
         after_100_timeout: section.ranged("after_100_timeout", s(12), s(1)..=s(180)),
         prefer: section.get("prefer", Prefer::Link),
-        shared_dialogs: section.get("shared_dialogs", false),
+        shared_dialogs: shared_dialogs(section),
         recover_answers: section.ranged("recover_answers", 3, 1..=100),
         down_codes: down_codes(section),
         failback: section.get("failback", Failback::Registration),
