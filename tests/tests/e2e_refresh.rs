@@ -1,5 +1,5 @@
-//! Calls that outlive their softswitch: one whole session interval of 90 s, in which nobody is
-//! there to refresh with.
+//! Calls that outlive their softswitch: of a session interval of 90 s the half after which it is
+//! refreshed, and nobody is there to refresh with.
 
 use std::time::{Duration, Instant};
 

@@ -58,6 +58,11 @@ pub trait DataPath {
     /// When the program cannot be put back; what could be is.
     fn repair(&mut self) -> Result<Vec<Attached>, fastpath::Error>;
 
+    /// How long ago media of flows in progress had to begin to wait for steering, if it had.
+    fn gap(&self) -> Option<Duration> {
+        None
+    }
+
     /// The ring of rare events, once.
     fn events(&mut self) -> Option<fastpath::events::Events> {
         None

@@ -71,6 +71,24 @@ pub(super) fn store_event(now: Now, path: String, health: &Health) -> Event {
     }
 }
 
+/// Maps of another version were made anew, and the flows of known calls steered into them.
+#[must_use]
+pub(super) fn rebuilt_event(now: Now, gap: Duration, flows: usize) -> Event {
+    let what = format!(
+        "media waited {} ms, {flows} flows are back",
+        gap.as_millis()
+    );
+    Event {
+        at: now,
+        kind: "fastpath",
+        object: "maps".to_owned(),
+        from: "rebuilt".to_owned(),
+        to: "steered".to_owned(),
+        rule: "maps_of_another_version",
+        evidence: vec![Evidence { at: now, what }],
+    }
+}
+
 /// An interface began or ceased to work less well than it could.
 #[must_use]
 pub(super) fn degraded_event(now: Now, name: &str, before: &[String], why: &[String]) -> Event {

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use super::{
-    Clock, DataPath, Driver, Journal, NoDataPath, Queues, SystemClock, conf, secret,
+    Clock, DataPath, Driver, Journal, NoDataPath, Queues, SystemClock, conf, render, secret,
     sockets::{QUEUE, Sockets},
 };
 use crate::{
@@ -148,6 +148,11 @@ pub async fn run(options: Options) -> Result<(), StartError> {
     // Flows of restored calls are claimed before anything is heard: no plan of theirs changes.
     driver.drain_outputs();
     driver.reconcile();
+    if let Some(gap) = driver.data_path.gap() {
+        let flows = driver.data_path.flow_count();
+        let event = render::rebuilt_event(driver.clock.now(), gap, flows);
+        driver.journal.record(&event);
+    }
     // Without systemd nobody is there to be told.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     tracing::info!("ready");

@@ -153,6 +153,10 @@ impl DataPath for Xdp {
         self.programs.repair(self.steer.tables_mut())
     }
 
+    fn gap(&self) -> Option<Duration> {
+        self.programs.gap()
+    }
+
     fn tick(&mut self, orphan_idle: Duration, now: Mono) -> Result<(), Error> {
         let forgotten = self.steer.forget_orphans(orphan_idle, now)?;
         if forgotten > 0 {

@@ -7,6 +7,7 @@ use std::{
     fs,
     ops::RangeInclusive,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use aya::Ebpf;
@@ -153,7 +154,18 @@ pub struct Fastpath {
     joined: Vec<Attached>,
     /// Names of those that lost it and do not have it back.
     severed: Vec<String>,
-    rebuilt: Option<String>,
+    rebuilt: Option<Rebuilt>,
+}
+
+/// Maps that were made anew.
+#[derive(Debug)]
+struct Rebuilt {
+    /// Why, and what became of their flows.
+    said: String,
+    /// No flow could be carried over.
+    empty: bool,
+    /// When the first link had a program with nothing to forward by.
+    since: Option<Instant>,
 }
 
 impl Fastpath {
@@ -253,7 +265,15 @@ impl Fastpath {
     /// Why the maps were made anew, and what became of the flows in them; `None`: they were not.
     #[must_use]
     pub fn rebuilt(&self) -> Option<&str> {
-        self.rebuilt.as_deref()
+        self.rebuilt.as_ref().map(|rebuilt| rebuilt.said.as_str())
+    }
+
+    /// How long ago links had their program replaced by one with nothing to forward by, since no
+    /// flow could be carried into its maps; `None`: they were not. Steering ends that gap.
+    #[must_use]
+    pub fn gap(&self) -> Option<Duration> {
+        let since = self.rebuilt.as_ref()?.since?;
+        Some(since.elapsed())
     }
 
     /// Looks whether every interface still carries the program, and puts it back where a device
@@ -317,6 +337,9 @@ impl Fastpath {
         older: &[PathBuf],
         at: &mut dyn FnMut(Stage<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        if let Some(rebuilt) = self.rebuilt.as_mut().filter(|rebuilt| rebuilt.empty) {
+            rebuilt.since = Some(Instant::now());
+        }
         for interface in &self.options.interfaces {
             if let (Ok(device), true) = (
                 Device::find(&interface.name),
@@ -351,7 +374,7 @@ fn rebuild(
     difference: Option<String>,
     maps: &mut Maps,
     at: &mut dyn FnMut(Stage<'_>) -> Result<(), Error>,
-) -> Result<Option<String>, Error> {
+) -> Result<Option<Rebuilt>, Error> {
     if older.is_empty() {
         return Ok(None);
     }
@@ -370,7 +393,11 @@ fn rebuild(
         },
         |flows| format!("{flows} flows carried over without a gap"),
     );
-    Ok(Some(format!("{why}; the maps were made anew, {flows}")))
+    Ok(Some(Rebuilt {
+        said: format!("{why}; the maps were made anew, {flows}"),
+        empty: carried.is_none(),
+        since: None,
+    }))
 }
 
 /// Takes everything off again: links, maps, pins, of every version. Returns the interfaces that
