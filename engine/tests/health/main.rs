@@ -2,6 +2,7 @@
 
 mod cases;
 mod deaths;
+mod failback;
 mod loss;
 mod props;
 mod sim;
