@@ -1,5 +1,7 @@
 //! Replays the committed corpus through the bodies of the fuzz targets.
 
+#[path = "targets/stream.rs"]
+mod stream;
 mod targets;
 
 use std::{fs, path::Path};
@@ -28,4 +30,9 @@ fn messages() {
 #[test]
 fn edits() {
     replay(targets::sip_edit, "sip_edit");
+}
+
+#[test]
+fn streams() {
+    replay(stream::sip_stream, "sip_stream");
 }

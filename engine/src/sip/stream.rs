@@ -68,6 +68,8 @@ pub struct Framer {
     searched: usize,
     /// Length of the message at `start`, once its headers are whole.
     length: Option<usize>,
+    /// Why nothing more can be read.
+    broken: Option<Broken>,
 }
 
 impl Framer {
@@ -118,6 +120,13 @@ impl Framer {
     /// # Errors
     /// When the stream cannot be read on; it stays so.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, Broken> {
+        if let Some(why) = self.broken {
+            return Err(why);
+        }
+        self.cut().inspect_err(|why| self.broken = Some(*why))
+    }
+
+    fn cut(&mut self) -> Result<Option<Frame>, Broken> {
         let rest = &self.buffer[self.start..];
         match rest {
             [] => Ok(None),
@@ -206,17 +215,25 @@ fn end_of_headers(bytes: &[u8], from: usize) -> Option<usize> {
 /// The first Content-Length, in either form; without one there is no body to be told from the
 /// next message. `None` when it cannot be.
 fn content_length(head: &[u8]) -> Option<usize> {
-    for line in head.split(|byte| *byte == b'\n').skip(1) {
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-            continue;
+    let mut lines = head.split(|byte| *byte == b'\n').skip(1).peekable();
+    while let Some(line) = lines.next() {
+        let name = line.split(|byte| *byte == b':').next().unwrap_or(line);
+        // What begins with a blank goes on with the line before, whatever it looks like.
+        let named = match name.trim_ascii_end() {
+            [b' ' | b'\t', ..] => false,
+            name => name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"l"),
         };
-        let name = line[..colon].trim_ascii();
-        if name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"l") {
-            let digits = std::str::from_utf8(line[colon + 1..].trim_ascii()).ok()?;
-            let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-            let length = plain.then(|| digits.parse().ok()).flatten()?;
-            return (length <= MAX_BYTES).then_some(length);
+        if !named {
+            continue;
         }
+        let mut value = line.get(name.len() + 1..)?.to_vec();
+        while let Some(more) = lines.next_if(|next| matches!(next, [b' ' | b'\t', ..])) {
+            value.extend_from_slice(more);
+        }
+        let digits = std::str::from_utf8(value.trim_ascii()).ok()?;
+        let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let length = plain.then(|| digits.parse().ok()).flatten()?;
+        return (length <= MAX_BYTES).then_some(length);
     }
     Some(0)
 }
@@ -308,6 +325,16 @@ mod tests {
         assert_eq!(framer.next_frame(), Ok(None));
         assert_eq!(framer.begun(), b"INVITE sip:b SIP/2.0\r\nVia: x\r\n\r\n");
         assert_eq!(framer.held(), 41);
+    }
+
+    #[test]
+    fn a_fold_that_looks_like_a_length_is_none_and_a_folded_length_is_one() {
+        let hidden = b"BYE sip:b SIP/2.0\r\nSubject: x\r\n l: 5\r\nl: 0\r\n\r\n";
+        let folded = b"BYE sip:b SIP/2.0\r\nContent-Length:\r\n 4\r\n\r\nv=0\n";
+        let mut framer = Framer::default();
+        framer.push(&[hidden.as_slice(), folded].concat());
+        let frames = all(&mut framer).unwrap();
+        assert_eq!(frames, [message(hidden), message(folded)]);
     }
 
     #[test]
