@@ -5,15 +5,22 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use keepline_tests::lab::death::{Death, call_with_digest, call_without_digest};
+use keepline_tests::lab::office::Opening;
 
 /// No digest: one INVITE transaction at the phone, answered within 2 s of its first byte.
 fn that_very_call_connects(death: Death) -> Result<()> {
-    within(Duration::from_secs(2), call_without_digest(death)?)
+    within(
+        Duration::from_secs(2),
+        call_without_digest(death, Opening::default())?,
+    )
 }
 
 /// Digest: exactly one further challenge, answered within 2.5 s.
 fn one_further_challenge(death: Death) -> Result<()> {
-    within(Duration::from_millis(2500), call_with_digest(death)?)
+    within(
+        Duration::from_millis(2500),
+        call_with_digest(death, Opening::default())?,
+    )
 }
 
 fn within(bound: Duration, took: Duration) -> Result<()> {

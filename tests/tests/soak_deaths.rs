@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use keepline_tests::lab::death::{Death, call_with_digest, call_without_digest};
+use keepline_tests::lab::office::Opening;
 
 const ROUNDS: usize = 20;
 
@@ -29,10 +30,14 @@ fn series(name: &str, bound: Duration, call: fn(Death) -> Result<Duration>) -> R
 
 #[test]
 fn em4_twenty_calls_into_a_blackhole() -> Result<()> {
-    series("digest off", Duration::from_secs(2), call_without_digest)
+    series("digest off", Duration::from_secs(2), |death| {
+        call_without_digest(death, Opening::default())
+    })
 }
 
 #[test]
 fn em23_twenty_calls_with_digest_into_a_blackhole() -> Result<()> {
-    series("digest on", Duration::from_millis(2500), call_with_digest)
+    series("digest on", Duration::from_millis(2500), |death| {
+        call_with_digest(death, Opening::default())
+    })
 }

@@ -25,9 +25,28 @@ pub struct Status {
     pub calls: Active,
     /// The XDP programs and their counters.
     pub fastpath: Fastpath,
+    /// Where SIP is spoken.
+    #[serde(default)]
+    pub listeners: Vec<Listener>,
+    /// Connections refused since the daemon started: too many of one source, or of all.
+    #[serde(default)]
+    pub connections_refused: u64,
     /// What outlives the daemon.
     #[serde(default)]
     pub store: Store,
+}
+
+/// A SIP listener.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listener {
+    /// `udp`, `tcp` or `tls`.
+    pub transport: String,
+    /// `address:port`.
+    pub address: String,
+    /// The interface it is bound to.
+    pub interface: String,
+    /// Connections at present, whoever opened them.
+    pub connections: u64,
 }
 
 /// What outlives the daemon.

@@ -2,6 +2,8 @@
 
 use std::{net::SocketAddr, os::unix::net::UnixStream, path::Path};
 
+use keepline_engine::net::Transport;
+
 use super::{clock, interface};
 use crate::config::{Config, model::ListenAddress};
 
@@ -73,13 +75,8 @@ pub(super) fn checks(config: Option<&Config>, socket: &Path) -> Vec<Check> {
     }
     // A running daemon holds the very ports that would be tried.
     if UnixStream::connect(socket).is_err() {
-        checks.extend(
-            config
-                .listen
-                .udp
-                .iter()
-                .filter_map(|l| listener(config, *l)),
-        );
+        let listeners = config.listen.all();
+        checks.extend(listeners.filter_map(|(over, on)| listener(config, over, on)));
         checks.extend(config.api.iter().map(|api| api_port(api.listen)));
     }
     checks
@@ -168,16 +165,25 @@ fn interfaces() -> Vec<String> {
 }
 
 /// Tries the port; `None` when the listener has no address to try yet.
-fn listener(config: &Config, listen: ListenAddress) -> Option<Check> {
+fn listener(config: &Config, transport: Transport, listen: ListenAddress) -> Option<Check> {
+    let (kind, flag) = match transport {
+        Transport::Udp => (socket2::Type::DGRAM, 'u'),
+        Transport::Tcp | Transport::Tls => (socket2::Type::STREAM, 't'),
+    };
+    let via = transport.via();
     let socket = socket2::Socket::new(
         match listen {
             ListenAddress::Address(address) => socket2::Domain::for_address(address),
             ListenAddress::Interface { .. } => socket2::Domain::IPV4,
         },
-        socket2::Type::DGRAM,
+        kind,
         None,
     );
     let socket = socket.ok()?;
+    if transport.is_stream() {
+        // Connections of a daemon that ended linger on its port; that hinders nobody.
+        socket.set_reuse_address(true).ok()?;
+    }
     let (address, name) = match listen {
         ListenAddress::Address(address) => (address, address.to_string()),
         ListenAddress::Interface { link, port } => {
@@ -190,16 +196,17 @@ fn listener(config: &Config, listen: ListenAddress) -> Option<Check> {
         }
     };
     Some(match socket.bind(&address.into()) {
-        Ok(()) => Check::needed("port", true, format!("UDP {name} is free"), ""),
+        Ok(()) => Check::needed("port", true, format!("{via} {name} is free"), ""),
         Err(error) => {
             let remedy = format!(
-                "stop what holds it (ss -ulpn sport = :{}), or change [listen] udp",
-                address.port()
+                "stop what holds it (ss -{flag}lpn sport = :{}), or change [listen] {}",
+                address.port(),
+                via.to_ascii_lowercase()
             );
             Check::needed(
                 "port",
                 false,
-                format!("UDP {name} cannot be used: {error}"),
+                format!("{via} {name} cannot be used: {error}"),
                 &remedy,
             )
         }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use ipnet::IpNet;
-use keepline_engine::net::{LinkId, Side};
+use keepline_engine::net::{LinkId, Side, Transport};
 
 /// A whole configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,10 +111,20 @@ pub enum XdpMode {
 /// `[listen]`: the SIP sockets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listen {
-    /// UDP listeners, in file order: the position is the engine's `ListenerId`.
+    /// Over datagrams, in file order.
     pub udp: Vec<ListenAddress>,
+    /// Over TCP, in file order.
+    pub tcp: Vec<ListenAddress>,
     /// Who may speak on the WAN.
     pub accept: Accept,
+}
+
+impl Listen {
+    /// Every listener: the position is the engine's `ListenerId`.
+    pub fn all(&self) -> impl Iterator<Item = (Transport, ListenAddress)> {
+        let udp = self.udp.iter().map(|at| (Transport::Udp, *at));
+        udp.chain(self.tcp.iter().map(|at| (Transport::Tcp, *at)))
+    }
 }
 
 /// Where a listener binds.
@@ -201,6 +211,8 @@ pub struct Softswitch {
 pub struct Server {
     /// As written: `sip:192.0.2.10:5060;transport=udp`.
     pub uri: String,
+    /// What it is spoken to over.
+    pub transport: Transport,
     /// Where it listens.
     pub address: SocketAddr,
     /// Lower is preferred.

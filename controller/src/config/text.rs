@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use keepline_engine::net::Transport;
+
 use super::{
     fault::Fault,
     value::{Node, Value, quoted, read_text},
@@ -179,6 +181,7 @@ fn parse_listen(text: &str) -> Parsed<ListenText> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ServerUri {
     pub(super) text: String,
+    pub(super) transport: Transport,
     pub(super) address: SocketAddr,
 }
 
@@ -189,8 +192,9 @@ impl Value for ServerUri {
             faults,
             "a SIP URI in quotes: \"sip:192.0.2.10:5060\"",
             |text| {
-                parse_server(text).map(|address| Self {
+                parse_server(text).map(|(transport, address)| Self {
                     text: text.to_owned(),
+                    transport,
                     address,
                 })
             },
@@ -202,8 +206,8 @@ impl Value for ServerUri {
     }
 }
 
-/// `sip:ADDRESS[:PORT][;transport=udp]`, RFC 3261 section 19.1.1 without its user part.
-fn parse_server(text: &str) -> Parsed<SocketAddr> {
+/// `sip:ADDRESS[:PORT][;transport=udp|tcp]`, RFC 3261 section 19.1.1 without its user part.
+fn parse_server(text: &str) -> Parsed<(Transport, SocketAddr)> {
     let fault = |what: &str, hint: &str| (format!("`{text}` {what}"), hint.to_owned());
     const FORM: &str = "write `sip:ADDRESS:PORT`, such as `sip:192.0.2.10:5060`";
     if strip_scheme(text, "sips:").is_some() {
@@ -218,13 +222,15 @@ fn parse_server(text: &str) -> Parsed<SocketAddr> {
     }
     let mut parts = rest.split(';');
     let host = parts.next().unwrap_or_default();
+    let mut transport = Transport::Udp;
     for parameter in parts {
         match parameter.to_ascii_lowercase().as_str() {
-            "transport=udp" => {}
-            "transport=tcp" | "transport=tls" => {
+            "transport=udp" => transport = Transport::Udp,
+            "transport=tcp" => transport = Transport::Tcp,
+            "transport=tls" => {
                 return Err(fault(
-                    "asks for a transport that is not supported in this version",
-                    "write `;transport=udp`, or leave it out",
+                    "asks for TLS, which is not supported in this version",
+                    "write `;transport=tcp` or `;transport=udp`",
                 ));
             }
             _ => {
@@ -235,7 +241,7 @@ fn parse_server(text: &str) -> Parsed<SocketAddr> {
             }
         }
     }
-    parse_host(host).ok_or_else(|| {
+    let address = parse_host(host).ok_or_else(|| {
         let name = host.chars().any(|c| c.is_ascii_alphabetic()) && !host.starts_with('[');
         if name {
             fault(
@@ -245,7 +251,8 @@ fn parse_server(text: &str) -> Parsed<SocketAddr> {
         } else {
             fault("has no valid address", FORM)
         }
-    })
+    })?;
+    Ok((transport, address))
 }
 
 fn strip_scheme<'t>(text: &'t str, scheme: &str) -> Option<&'t str> {
@@ -310,7 +317,14 @@ mod tests {
 
     #[test]
     fn server_uris() {
-        let address = |text: &str| Ok(text.parse::<SocketAddr>().expect("an address"));
+        let over = |transport, text: &str| {
+            Ok((transport, text.parse::<SocketAddr>().expect("an address")))
+        };
+        let address = |text: &str| over(Transport::Udp, text);
+        assert_eq!(
+            parse_server("sip:192.0.2.10;transport=TCP"),
+            over(Transport::Tcp, "192.0.2.10:5060")
+        );
         assert_eq!(parse_server("sip:192.0.2.10"), address("192.0.2.10:5060"));
         assert_eq!(
             parse_server("SIP:192.0.2.10:5070;transport=UDP"),
@@ -329,7 +343,8 @@ mod tests {
             ("sips:192.0.2.10", "TLS"),
             ("sip:core.example.test", "names a host"),
             ("sip:bob@192.0.2.10", "names a user"),
-            ("sip:192.0.2.10;transport=tcp", "transport"),
+            ("sip:192.0.2.10;transport=tls", "TLS"),
+            ("sip:192.0.2.10;transport=sctp", "parameter"),
             ("sip:192.0.2.10;lr", "parameter"),
             ("sip:192.0.2.300", "no valid address"),
             ("sip:192.0.2.10:0", "no valid address"),

@@ -1,6 +1,6 @@
 //! Answers to the API's questions.
 
-use keepline_engine::{conf::Policy, time::Now};
+use keepline_engine::{conf::Policy, net::ListenerId, time::Now};
 
 use super::{Driver, render};
 use crate::api::{Ask, SwitchTo, model, model::ApiError};
@@ -68,12 +68,26 @@ impl Driver {
                 &self.data_path.counters(),
                 flows as u64,
             ),
+            listeners: self.listeners(),
+            connections_refused: self.streams.refused(),
             store: model::Store {
                 failing: self.store_health.failing.clone(),
                 lost: self.store_health.lost,
             },
             ..model::Status::default()
         }
+    }
+
+    fn listeners(&self) -> Vec<model::Listener> {
+        let conf = self.gateway.conf();
+        let all = (0_u16..).map(ListenerId).zip(&conf.listeners);
+        all.map(|(id, on)| model::Listener {
+            transport: on.transport.via().to_ascii_lowercase(),
+            address: on.address.to_string(),
+            interface: conf.links[usize::from(on.link.0)].name.clone(),
+            connections: self.connections(id),
+        })
+        .collect()
     }
 
     fn registrations(&self, now: Now) -> model::Registrations {

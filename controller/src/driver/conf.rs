@@ -134,7 +134,7 @@ fn links(config: &Config, table: &Table) -> Result<Vec<Link>, Unfit> {
 }
 
 fn listeners(config: &Config, table: &Table, links: &[Link]) -> Result<Vec<Listener>, Unfit> {
-    let listener = |at: &ListenAddress| match *at {
+    let listener = |(transport, at): (Transport, ListenAddress)| match at {
         ListenAddress::Interface { link, port } => {
             let on = &links[usize::from(link.0)];
             let address = on
@@ -142,7 +142,7 @@ fn listeners(config: &Config, table: &Table, links: &[Link]) -> Result<Vec<Liste
                 .ok_or_else(|| Unfit::NoAddress(on.name.clone()))?;
             Ok(Listener {
                 link,
-                transport: Transport::Udp,
+                transport,
                 address: SocketAddr::new(address, port),
             })
         }
@@ -153,12 +153,12 @@ fn listeners(config: &Config, table: &Table, links: &[Link]) -> Result<Vec<Liste
             let link = owner.and_then(|name| config.link_by_name(name));
             Ok(Listener {
                 link: link.ok_or(Unfit::ForeignAddress(address))?,
-                transport: Transport::Udp,
+                transport,
                 address,
             })
         }
     };
-    config.listen.udp.iter().map(listener).collect()
+    config.listen.all().map(listener).collect()
 }
 
 fn group(group: &model::Softswitch) -> conf::Group {
@@ -214,7 +214,7 @@ fn server(server: &model::Server) -> ServerConf {
     ServerConf {
         uri: server.uri.clone(),
         address: server.address,
-        transport: Transport::Udp,
+        transport: server.transport,
         priority: server.priority,
         weight: server.weight,
     }

@@ -1,6 +1,9 @@
 //! The data path behind one trait: the pinned maps and programs, or none.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use keepline_engine::{
     net::{LinkId, ListenerId},
@@ -20,6 +23,12 @@ pub trait DataPath {
     /// # Errors
     /// When a table is full or the kernel refuses a write.
     fn link_set(&mut self, link: LinkId, place: LinkPlace, now: Mono) -> Result<(), Error>;
+
+    /// Makes an address of ours known before its first flow.
+    ///
+    /// # Errors
+    /// When a table is full or the kernel refuses a write.
+    fn address_set(&mut self, address: IpAddr, now: Mono) -> Result<(), Error>;
 
     /// Puts a listener's keepalives in XDP's hands.
     ///
@@ -111,6 +120,10 @@ pub struct NoDataPath;
 
 impl DataPath for NoDataPath {
     fn link_set(&mut self, _: LinkId, _: LinkPlace, _: Mono) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn address_set(&mut self, _: IpAddr, _: Mono) -> Result<(), Error> {
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 mod asks;
 mod clock;
 mod conf;
+mod connections;
 mod data_path;
 mod errqueue;
 mod journal;
@@ -14,6 +15,7 @@ mod repair;
 mod secret;
 mod sockets;
 mod start;
+mod streams;
 mod told;
 mod xdp;
 
@@ -33,6 +35,7 @@ use keepline_engine::{
     time::Now,
 };
 use sockets::{Heard, Sockets};
+use streams::Streams;
 use tokio::sync::mpsc;
 
 use crate::{
@@ -56,6 +59,7 @@ struct Driver {
     clock: SystemClock,
     gateway: Gateway,
     sockets: Sockets,
+    streams: Streams,
     data_path: Box<dyn DataPath>,
     netlink: Netlink,
     store: Box<dyn Store>,
@@ -136,6 +140,7 @@ impl Driver {
                 Heard::Unreachable { error } => {
                     self.gateway.unreachable(now, error.to, error.quoted)
                 }
+                Heard::Stream(told) => self.connection_told(now, told),
                 Heard::Media { local, from, bytes } => self.slow_path(now, local, from, &bytes),
             }
             self.drain_outputs();
@@ -160,13 +165,11 @@ impl Driver {
                     listener,
                     to,
                     bytes,
-                } => {
-                    if let Err(error) = self.sockets.send(listener, to, &bytes) {
-                        tracing::debug!(%error, %to, "datagram not sent");
-                    }
+                } => self.send((listener, to), bytes),
+                Output::Close { listener, peer } => {
+                    self.close(self.clock.now(), (listener, peer));
                 }
-                // No listener is a stream's yet.
-                Output::Close { .. } | Output::Alias { .. } => {}
+                Output::Alias { listener, peer, of } => self.streams.alias(listener, peer, of),
                 Output::Steer(delta) => self.steer(&delta),
                 Output::Keep(change) => self.store.append(&change),
                 Output::Event(event) => self.journal.record(&event),

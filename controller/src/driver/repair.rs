@@ -54,7 +54,7 @@ impl Driver {
     /// The program is back on a device, which may be another one.
     fn moved(&mut self, on: Attached) {
         let now = self.clock.now();
-        self.sockets.rebind(&on.name);
+        self.rebind(&on.name);
         let position = |interface: &Interface| interface.name == on.name;
         let link = self.config.interfaces.iter().position(position);
         let Some(link) = link.and_then(|index| u8::try_from(index).ok()).map(LinkId) else {

@@ -7,7 +7,7 @@ use keepline_engine::net::ListenerId;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{io::Interest, net::UdpSocket, sync::mpsc, task::JoinHandle};
 
-use super::errqueue;
+use super::{errqueue, streams::Told};
 
 /// Datagrams that wait for the engine.
 pub(super) const QUEUE: usize = 4096;
@@ -31,6 +31,8 @@ pub(super) enum Heard {
         /// The error.
         error: errqueue::Unreachable,
     },
+    /// Something about a connection of a listener over streams.
+    Stream(Told),
     /// A datagram on a media port: XDP left it to the slow path.
     Media {
         /// The port's address.

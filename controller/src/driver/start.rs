@@ -9,7 +9,7 @@ use std::{
 
 use keepline_engine::{
     gateway::Gateway,
-    net::{LinkId, ListenerId},
+    net::{LinkId, ListenerId, Transport},
     steer::GateId,
 };
 use tokio::{
@@ -20,6 +20,7 @@ use tokio::{
 use super::{
     Clock, DataPath, Driver, Journal, NoDataPath, Queues, SystemClock, conf, render, secret,
     sockets::{QUEUE, Sockets},
+    streams::Streams,
 };
 use crate::{
     api::{Server, model::ApiError},
@@ -99,9 +100,10 @@ pub async fn run(options: Options) -> Result<(), StartError> {
     let engine = conf::engine(&config, &netlink.table(), secret, seed)
         .map_err(|unfit| StartError::new("interface", unfit.to_string(), unfit.hint()))?;
     let (heard_in, heard) = mpsc::channel(QUEUE);
-    let mut sockets = Sockets::new(heard_in);
+    let mut sockets = Sockets::new(heard_in.clone());
+    let mut streams = Streams::new(heard_in, config.registration.phone_expires_stream);
     // Bound first, heard last: what arrives meanwhile waits in the queue.
-    listen(&mut sockets, &engine)?;
+    listen(&mut sockets, &mut streams, &engine)?;
     let (store, records) = FileStore::open(&config.store.path).map_err(unopened)?;
     let mut gateway = Gateway::new(clock.now(), engine.clone(), seed);
     let restored = gateway.restore(clock.now(), records);
@@ -135,6 +137,7 @@ pub async fn run(options: Options) -> Result<(), StartError> {
         clock,
         gateway,
         sockets,
+        streams,
         data_path,
         netlink,
         store: Box::new(store),
@@ -171,12 +174,20 @@ pub async fn run(options: Options) -> Result<(), StartError> {
     Ok(())
 }
 
-fn listen(sockets: &mut Sockets, engine: &keepline_engine::conf::Conf) -> Result<(), StartError> {
+fn listen(
+    sockets: &mut Sockets,
+    streams: &mut Streams,
+    engine: &keepline_engine::conf::Conf,
+) -> Result<(), StartError> {
     for (id, listener) in (0_u16..).map(ListenerId).zip(&engine.listeners) {
         let interface = &engine.links[usize::from(listener.link.0)].name;
-        sockets
-            .listen(id, interface, listener.address)
-            .map_err(|error| taken("SIP", listener.address, &error))?;
+        let address = listener.address;
+        let bound = match listener.transport {
+            Transport::Udp => sockets.listen(id, interface, address),
+            Transport::Tcp | Transport::Tls => streams.listen(id, interface, address),
+        };
+        let what = format!("SIP over {}", listener.transport.via());
+        bound.map_err(|error| taken(&what, address, &error))?;
     }
     Ok(())
 }
@@ -244,8 +255,13 @@ fn data_path(
         }
     }
     for (id, listener) in (0_u16..).map(ListenerId).zip(&engine.listeners) {
-        path.listener_set(id, listener.address, GateId(0), now)
-            .map_err(steering)?;
+        let address = listener.address;
+        let set = match listener.transport {
+            Transport::Udp => path.listener_set(id, address, GateId(0), now),
+            // What comes in streams is the stack's; media comes to the same address.
+            Transport::Tcp | Transport::Tls => path.address_set(address.ip(), now),
+        };
+        set.map_err(steering)?;
     }
     Ok(path)
 }
@@ -291,7 +307,7 @@ pub(super) fn reread(path: &Path, in_force: &Config) -> Result<bool, ApiError> {
 fn taken(what: &str, at: SocketAddr, error: &io::Error) -> StartError {
     let hint = match error.kind() {
         io::ErrorKind::AddrInUse => format!(
-            "`ss -lunp sport = :{}` shows who has it; stop that, or change [listen]",
+            "`ss -ltunp sport = :{}` shows who has it; stop that, or change [listen]",
             at.port()
         ),
         io::ErrorKind::AddrNotAvailable => {

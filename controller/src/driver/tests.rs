@@ -82,6 +82,7 @@ impl World {
         let engine = conf::engine(&config, &netlink.table(), Key([7; 32]), 1).unwrap();
         let clock = SystemClock::new();
         let mut sockets = Sockets::new(queue.0.clone());
+        let streams = Streams::new(queue.0.clone(), Duration::from_secs(300));
         let any = "127.0.0.1:0".parse().unwrap();
         sockets.listen(ListenerId(0), "lo", any).unwrap();
         let mut gateway = Gateway::new(clock.now(), engine, 1);
@@ -95,6 +96,7 @@ impl World {
             clock,
             gateway,
             sockets,
+            streams,
             data_path: Box::new(NoDataPath),
             netlink,
             store: Box::new(store.clone()),

@@ -1,6 +1,9 @@
 //! The real data path: the pinned programs, and the steering of their maps.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use keepline_common::reason::Reason;
 use keepline_engine::{
@@ -125,6 +128,10 @@ impl Xdp {
 impl DataPath for Xdp {
     fn link_set(&mut self, link: LinkId, place: LinkPlace, now: Mono) -> Result<(), Error> {
         self.steer.link_set(link, place, now)
+    }
+
+    fn address_set(&mut self, address: IpAddr, now: Mono) -> Result<(), Error> {
+        self.steer.address_set(address, now)
     }
 
     fn listener_set(

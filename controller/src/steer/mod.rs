@@ -275,6 +275,20 @@ impl<T: Tables, R: Resolver> Steer<T, R> {
         self.flows.forget_orphans(pen, idle, &mut self.groups)
     }
 
+    /// Makes an address known before its first flow: what comes for its media ports is then told
+    /// from strangers. [`Steer::listener_set`] does so too.
+    ///
+    /// # Errors
+    /// When a table is full or the kernel refuses a write.
+    pub fn address_set(&mut self, address: IpAddr, now: Mono) -> Result<(), Error> {
+        let pen = &mut Pen {
+            tables: &mut self.tables,
+            writes: &mut self.writes,
+            now,
+        };
+        self.addresses.slot(pen, address).map(drop)
+    }
+
     /// Puts a listener's keepalives in XDP's hands; clients that are not set follow `gate`.
     ///
     /// # Errors

@@ -34,6 +34,19 @@ impl Frame {
         Some((port(20)?, port(22)?, ip.get(28..20 + length)?))
     }
 
+    /// The same of a TCP segment that carries something.
+    #[must_use]
+    pub fn tcp(&self) -> Option<(u16, u16, &[u8])> {
+        let ip = self.bytes.get(14..)?;
+        if self.bytes.get(12..14)? != [0x08, 0x00] || ip.first()? != &0x45 || ip.get(9)? != &6 {
+            return None;
+        }
+        let word = |at: usize| Some(u16::from_be_bytes([*ip.get(at)?, *ip.get(at + 1)?]));
+        let header = usize::from(ip.get(32)? >> 4) * 4;
+        let payload = ip.get(20 + header..usize::from(word(2)?))?;
+        (!payload.is_empty()).then_some((word(20)?, word(22)?, payload))
+    }
+
     /// Source and destination address, when it is IPv4.
     #[must_use]
     pub fn ipv4(&self) -> Option<([u8; 4], [u8; 4])> {

@@ -72,10 +72,10 @@ impl Death {
 /// # Errors
 /// When the phone saw anything but its 100 within 200 ms and one final answer, the 200, or was
 /// told the name of a softswitch.
-pub fn call_without_digest(death: Death) -> Result<Duration> {
+pub fn call_without_digest(death: Death, opening: Opening) -> Result<Duration> {
     let mut office = Office::open(&Opening {
         digest: false,
-        ..Opening::default()
+        ..opening
     })?;
     office.register()?;
     let earlier = office.wire.frames().len();
@@ -109,8 +109,8 @@ pub fn call_without_digest(death: Death) -> Result<Duration> {
 ///
 /// # Errors
 /// When the phone saw anything else, or was told the name of a softswitch.
-pub fn call_with_digest(death: Death) -> Result<Duration> {
-    let mut office = Office::open(&Opening::default())?;
+pub fn call_with_digest(death: Death, opening: Opening) -> Result<Duration> {
+    let mut office = Office::open(&opening)?;
     office.register()?;
     let earlier = office.wire.frames().len();
     let (from, to) = (office.lan[0].clone(), office.far[0].clone());

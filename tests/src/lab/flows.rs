@@ -19,9 +19,26 @@ const SETTLE: Duration = Duration::from_secs(2);
 /// # Errors
 /// When they did not, or more went up.
 pub fn counted(office: &Office, received: u64, learned: u64) -> Result<u64> {
-    let unplanned = office.ask(&["status"])?["fastpath"]["reasons"]["media_unplanned"]
+    counted_since(office, 0, received, learned)
+}
+
+/// Packets that were passed up to learn from, of all calls so far.
+///
+/// # Errors
+/// When the gateway does not count them.
+pub fn unplanned(office: &Office) -> Result<u64> {
+    office.ask(&["status"])?["fastpath"]["reasons"]["media_unplanned"]
         .as_u64()
-        .context("status counts no media_unplanned")?;
+        .context("status counts no media_unplanned")
+}
+
+/// The same as [`counted`] for a call that is not the first: `before` is what [`unplanned`] was
+/// when it was dialled.
+///
+/// # Errors
+/// As [`counted`].
+pub fn counted_since(office: &Office, before: u64, received: u64, learned: u64) -> Result<u64> {
+    let unplanned = unplanned(office)? - before;
     ensure!(
         unplanned <= learned,
         "{unplanned} packets were passed up to learn from"
@@ -35,7 +52,12 @@ pub fn counted(office: &Office, received: u64, learned: u64) -> Result<u64> {
         (total == received).then_some(total)
     });
     read.with_context(|| match last {
-        Some((total, answer)) => format!("{received} received, {total} counted: {answer}"),
+        Some((total, answer)) => {
+            let reasons = office
+                .ask(&["status"])
+                .map(|status| status["fastpath"]["reasons"].clone());
+            format!("{received} received, {total} counted: {answer}, in all {reasons:?}")
+        }
         None => "the gateway lists no flows".to_owned(),
     })
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use keepline_engine::net::Transport;
 use serde_json::Value;
 
 use super::branch::SOFTSWITCHES;
@@ -48,6 +49,34 @@ servers = [
 path = "/run/gw/state"
 "#
     )
+}
+
+/// The same, with phones and softswitches spoken to over these.
+#[must_use]
+pub fn config_over(lan: Transport, wan: Transport) -> String {
+    let sides = [(lan, "lan0"), (wan, "wan0")];
+    let listen = |over: Transport, port: u16| {
+        let all = sides.iter().filter(|(side, _)| *side == over);
+        let all: Vec<String> = all.map(|(_, on)| format!("\"{on}:{port}\"")).collect();
+        let key = over.via().to_ascii_lowercase();
+        match all.is_empty() {
+            true => String::new(),
+            false => format!("{key} = [{}]\n", all.join(", ")),
+        }
+    };
+    let listen = [
+        listen(Transport::Udp, 5060),
+        listen(Transport::Tcp, 5060),
+        listen(Transport::Tls, 5061),
+    ];
+    let server = match wan {
+        Transport::Tls => ":5061;transport=tls\"",
+        Transport::Tcp => ":5060;transport=tcp\"",
+        Transport::Udp => ":5060\"",
+    };
+    config()
+        .replace("udp = [\"lan0:5060\", \"wan0:5060\"]\n", &listen.concat())
+        .replace(":5060\", priority", &format!("{server}, priority"))
 }
 
 /// A program that `cargo build` made, beside the one that runs now.

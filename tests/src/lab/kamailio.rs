@@ -50,7 +50,9 @@ impl Softswitch {
             .write(format!("{folder}/kamailio.cfg"), config(index, domain))?;
         let mut launch = Launch::new("kamailio")
             // Stay in the foreground, log here, keep out of the system's folders.
-            .args(["-DD", "-E", "-n", "2", "-m", "32", "-M", "8", "-Y", &folder])
+            .args([
+                "-DD", "-E", "-n", "2", "-N", "2", "-m", "32", "-M", "8", "-Y", &folder,
+            ])
             .args(["-f", &format!("{folder}/kamailio.cfg")]);
         if digest {
             launch = launch.args(["-A", "WITH_DIGEST"]);

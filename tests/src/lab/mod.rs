@@ -18,6 +18,7 @@ pub mod dialog;
 pub mod flows;
 pub mod gateway;
 pub mod kamailio;
+pub mod line;
 pub mod netns;
 pub mod node;
 pub mod office;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use keepline_engine::net::Transport;
 use serde_json::Value;
 
 use super::branch::{GATEWAY_LAN, SOFTSWITCHES};
@@ -30,6 +31,8 @@ pub struct Opening {
     pub far: u8,
     /// The gateway's configuration.
     pub config: String,
+    /// What the phones of the branch speak over.
+    pub over: Transport,
 }
 
 impl Default for Opening {
@@ -39,11 +42,22 @@ impl Default for Opening {
             lan: 4,
             far: 4,
             config: gateway::config(),
+            over: Transport::Udp,
         }
     }
 }
 
 impl Opening {
+    /// Phones of the branch that speak over `lan`, and softswitches spoken to over `wan`.
+    #[must_use]
+    pub fn over(lan: Transport, wan: Transport) -> Self {
+        Self {
+            config: gateway::config_over(lan, wan),
+            over: lan,
+            ..Self::default()
+        }
+    }
+
     /// Softswitches that challenge nobody, and no SIPp phone: the test brings its own.
     #[must_use]
     pub fn without_phones() -> Self {
@@ -85,9 +99,11 @@ impl Office {
         let primary = Softswitch::start(&branch, 0, opening.digest)?;
         let backup = Softswitch::start(&branch, 1, opening.digest)?;
         let gateway = Gateway::start(&branch, &opening.config)?;
-        let wire = Capture::start(&branch.phones, "eth0", "udp port 5060")?;
-        let lan = (0..opening.lan)
-            .map(|index| Phone::new(&format!("2{index:02}"), Branch::phone(index), GATEWAY_LAN));
+        let wire = Capture::start(&branch.phones, "eth0", "port 5060")?;
+        let lan = (0..opening.lan).map(|index| {
+            Phone::new(&format!("2{index:02}"), Branch::phone(index), GATEWAY_LAN)
+                .over(opening.over)
+        });
         let far = (0..opening.far).map(|index| {
             Phone::new(
                 &format!("7{index:02}"),
@@ -198,10 +214,11 @@ impl Office {
             .pointer("/groups/0/servers")
             .and_then(Value::as_array);
         let uri = uri(server);
-        let found = servers
-            .into_iter()
-            .flatten()
-            .find(|entry| entry["uri"] == uri.as_str());
+        let found = servers.into_iter().flatten().find(|entry| {
+            entry["uri"]
+                .as_str()
+                .is_some_and(|found| found.starts_with(&uri))
+        });
         let state = found.and_then(|entry| entry["state"].as_str());
         state
             .map(str::to_owned)

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use keepline_engine::net::Transport;
 
 use super::kamailio::{DOMAIN, password};
 use super::process::Line;
@@ -26,6 +27,8 @@ pub struct Phone {
     pub address: String,
     /// Where it sends everything: the gateway, or a softswitch.
     pub proxy: String,
+    /// What it speaks SIP over.
+    pub over: Transport,
 }
 
 /// What a phone does in a call.
@@ -42,8 +45,15 @@ impl Phone {
         Self {
             user: user.into(),
             address,
-            proxy: format!("{proxy}:5060"),
+            proxy: proxy.into(),
+            over: Transport::Udp,
         }
+    }
+
+    /// The same phone, speaking over this.
+    #[must_use]
+    pub fn over(self, over: Transport) -> Self {
+        Self { over, ..self }
     }
 
     /// Where it sends and takes RTP.
@@ -159,20 +169,27 @@ impl Phone {
     }
 
     fn sipp(&self, node: &Node, name: &str, scenario: &str) -> Result<Launch> {
-        let file = format!("/run/sipp/{name}.xml");
+        let (mode, port) = match self.over {
+            Transport::Udp => ("u1", 5060),
+            Transport::Tcp => ("t1", 5060),
+            Transport::Tls => ("l1", 5061),
+        };
+        let file = format!("/run/sipp/{name}-{mode}.xml");
         if !node.cell().outside(&file).exists() {
-            node.cell().write(&file, scenario)?;
+            // A Contact says how to be reached.
+            let contact = format!("[local_port]{}>", self.over.uri_param());
+            node.cell()
+                .write(&file, scenario.replace("[local_port]>", &contact))?;
         }
-        Ok(Launch::new("sipp")
-            .args([
-                self.proxy.as_str(),
-                "-sf",
-                &file,
-                "-i",
-                &self.address,
-                "-p",
-                "5060",
-            ])
+        let mut launch = Launch::new("sipp");
+        if self.over.is_stream() {
+            // A lost connection is opened anew, and calls go on.
+            launch = launch.args(["-max_reconnect", "20", "-reconnect_close", "false"]);
+            launch = launch.args(["-reconnect_sleep", "200"]);
+        }
+        Ok(launch
+            .args([&format!("{}:{port}", self.proxy), "-t", mode])
+            .args(["-sf", &file, "-i", &self.address, "-p", "5060"])
             .args([
                 "-m",
                 "1",

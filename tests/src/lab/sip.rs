@@ -3,6 +3,8 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use keepline_engine::sip::stream::{self, Framer};
+
 use super::Frame;
 
 /// One SIP message as a phone sent or received it.
@@ -27,7 +29,8 @@ impl Message {
         }
     }
 
-    /// The messages that `phone` sent or received in `frames`, on its port 5060.
+    /// The messages that `phone` sent or received in `frames`, on its port 5060, or over a
+    /// connection with somebody's: those that begin and end in one segment.
     #[must_use]
     pub fn of(frames: &[Frame], phone: &str) -> Vec<Self> {
         let Ok(phone) = phone.parse::<Ipv4Addr>() else {
@@ -35,23 +38,40 @@ impl Message {
         };
         frames
             .iter()
-            .filter_map(|frame| Self::read(frame, phone.octets()))
+            .flat_map(|frame| Self::read(frame, phone.octets()))
             .collect()
     }
 
-    fn read(frame: &Frame, phone: [u8; 4]) -> Option<Self> {
-        let (source, target) = frame.ipv4()?;
-        let (from_port, to_port, payload) = frame.udp()?;
-        let sent = source == phone && from_port == 5060;
-        let received = target == phone && to_port == 5060;
-        let text = String::from_utf8_lossy(payload).into_owned();
-        // Keepalives and probes of other kinds are not SIP.
-        let is_sip = text.lines().next()?.contains("SIP/2.0");
-        ((sent || received) && is_sip).then_some(Self {
-            at: frame.at,
-            sent,
-            text,
-        })
+    fn read(frame: &Frame, phone: [u8; 4]) -> Vec<Self> {
+        let Some((source, target)) = frame.ipv4() else {
+            return Vec::new();
+        };
+        let (sent, received, texts) = if let Some((from_port, to_port, payload)) = frame.udp() {
+            (from_port == 5060, to_port == 5060, vec![payload.to_vec()])
+        } else if let Some((from_port, to_port, payload)) = frame.tcp() {
+            let sip = from_port == 5060 || to_port == 5060;
+            (sip, sip, in_stream(payload))
+        } else {
+            return Vec::new();
+        };
+        let (sent, received) = (sent && source == phone, received && target == phone);
+        let texts = texts
+            .iter()
+            .map(|text| String::from_utf8_lossy(text).into_owned());
+        texts
+            // Keepalives and probes of other kinds are not SIP.
+            .filter(|text| {
+                text.lines()
+                    .next()
+                    .is_some_and(|first| first.contains("SIP/2.0"))
+            })
+            .filter(|_| sent || received)
+            .map(|text| Self {
+                at: frame.at,
+                sent,
+                text,
+            })
+            .collect()
     }
 
     /// First line.
@@ -98,6 +118,19 @@ impl Message {
         let (number, method) = self.header("CSeq")?.split_once(' ')?;
         Some((number.parse().ok()?, method.trim()))
     }
+}
+
+/// The whole messages of a segment.
+fn in_stream(segment: &[u8]) -> Vec<Vec<u8>> {
+    let mut framer = Framer::default();
+    framer.push(segment);
+    let frames = std::iter::from_fn(|| framer.next_frame().ok().flatten());
+    frames
+        .filter_map(|frame| match frame {
+            stream::Frame::Message(bytes) => Some(bytes),
+            _ => None,
+        })
+        .collect()
 }
 
 /// How a caller's INVITE transactions went, from a capture at the phone.

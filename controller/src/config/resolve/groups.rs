@@ -6,6 +6,7 @@ use std::{
 };
 
 use ipnet::IpNet;
+use keepline_engine::net::Transport;
 
 use super::super::{
     fault::Fault,
@@ -20,6 +21,14 @@ use super::duplicates;
 const MAX_GROUPS: usize = 64;
 const MAX_SERVERS: usize = 32;
 
+/// What is compared across softswitches, with its place.
+#[derive(Default)]
+struct Seen {
+    names: Vec<At<String>>,
+    domains: Vec<At<String>>,
+    spoken: Vec<At<Transport>>,
+}
+
 const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
@@ -31,6 +40,7 @@ const fn s(seconds: u64) -> Duration {
 pub(super) fn softswitches(
     root: &mut Section<'_>,
     domain: Option<&str>,
+    spoken: &mut Vec<At<Transport>>,
 ) -> Option<Vec<Softswitch>> {
     let sections = root.tables("softswitch");
     if sections.is_empty() {
@@ -48,28 +58,29 @@ pub(super) fn softswitches(
             "put servers of one domain into one",
         ));
     }
-    let (mut names, mut domains) = (Vec::new(), Vec::new());
+    let mut seen = Seen::default();
     let read: Vec<_> = sections
         .into_iter()
-        .map(|section| softswitch(section, domain, (&mut names, &mut domains)))
+        .map(|section| softswitch(section, domain, &mut seen))
         .collect();
-    duplicates(root, String::clone, "softswitch", &names);
+    duplicates(root, String::clone, "softswitch", &seen.names);
     // Requests are told apart by it.
-    duplicates(root, String::clone, "domain", &domains);
+    duplicates(root, String::clone, "domain", &seen.domains);
+    spoken.extend(seen.spoken);
     read.into_iter().collect()
 }
 
 fn softswitch(
     mut section: Section<'_>,
     domain: Option<&str>,
-    (names, domains): (&mut Vec<At<String>>, &mut Vec<At<String>>),
+    seen: &mut Seen,
 ) -> Option<Softswitch> {
     let name: Option<At<String>> = section.required("name", "\"core\"");
     let domain: Option<At<String>> = match domain {
         Some(domain) => Some(section.get_at("domain", domain.to_owned())),
         None => section.required("domain", "\"example.test\""),
     };
-    let servers = servers(&mut section);
+    let servers = servers(&mut section, &mut seen.spoken);
     section.not_yet(
         "upstream_key",
         "remove it: upstream marks are neither read nor sent",
@@ -85,13 +96,14 @@ fn softswitch(
         inbound: section.get("inbound", Vec::<IpNet>::new()),
         ..health
     };
-    names.extend(name.clone());
-    domains.extend(domain.clone());
+    seen.names.extend(name.clone());
+    seen.domains.extend(domain.clone());
     section.finish();
     (name.is_some() && domain.is_some() && servers.is_some()).then_some(group)
 }
 
-fn servers(section: &mut Section<'_>) -> Option<Vec<Server>> {
+/// `spoken` gathers what its servers are spoken to over, each with its place.
+fn servers(section: &mut Section<'_>, spoken: &mut Vec<At<Transport>>) -> Option<Vec<Server>> {
     section.not_yet(
         "srv",
         "names are not looked up in this version: type the servers' addresses",
@@ -114,6 +126,10 @@ fn servers(section: &mut Section<'_>) -> Option<Vec<Server>> {
         })
         .collect();
     duplicates(section, ToString::to_string, "server", &addresses);
+    spoken.extend(read.iter().flatten().map(|at| At {
+        span: at.span.clone(),
+        value: at.value.transport,
+    }));
     read.into_iter()
         .map(|server| server.map(|at| at.value))
         .collect()
@@ -156,6 +172,7 @@ fn server(mut section: Section<'_>) -> Option<At<Server>> {
         span,
         value: Server {
             uri: value.text,
+            transport: value.transport,
             address: value.address,
             priority,
             weight,

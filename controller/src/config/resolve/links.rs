@@ -1,6 +1,6 @@
 //! `[[interface]]` and `[listen]`.
 
-use keepline_engine::net::{LinkId, Side};
+use keepline_engine::net::{LinkId, Side, Transport};
 
 use super::super::{
     fault::Fault,
@@ -89,41 +89,45 @@ pub(super) struct Listeners {
 }
 
 pub(super) fn listen(mut section: Section<'_>, interfaces: &Interfaces) -> Listeners {
-    let udp: Option<Vec<At<ListenText>>> =
-        section.required("udp", "[\"lan0:5060\", \"wan0:5060\"]");
-    for stream in ["tcp", "tls"] {
-        let listeners = section.get_at(stream, Vec::<ListenText>::new());
-        if !listeners.value.is_empty() {
-            section.fault(Fault::error(
-                listeners.span,
-                format!("`{stream}` listeners are not supported in this version"),
-                format!("write `{stream} = []`, or leave it out"),
-            ));
-        }
+    let tls = section.get_at("tls", Vec::<ListenText>::new());
+    if !tls.value.is_empty() {
+        section.fault(Fault::error(
+            tls.span,
+            "`tls` listeners are not supported in this version",
+            "write `tls = []`, or leave it out",
+        ));
     }
+    let tcp: Vec<At<ListenText>> = section.get("tcp", Vec::new());
+    let udp: Vec<At<ListenText>> = match tcp.is_empty() {
+        // Something must be listened to.
+        true => section
+            .required("udp", "[\"lan0:5060\", \"wan0:5060\"]")
+            .unwrap_or_default(),
+        false => section.get("udp", Vec::new()),
+    };
     let accept = section.get("accept", Accept::Peers);
-    let udp = udp.unwrap_or_default();
-    if udp.len() > MAX_LISTENERS {
+    if udp.len() + tcp.len() > MAX_LISTENERS {
         let message = format!("more than {MAX_LISTENERS} listeners");
         section.fault(Fault::error(section.span(), message, "remove some"));
     }
     duplicates(&section, ToString::to_string, "listener", &udp);
-    let ports = udp
-        .iter()
-        .map(|at| At {
-            span: at.span.clone(),
-            value: port(&at.value),
-        })
-        .collect();
-    let addresses: Vec<Option<ListenAddress>> = udp
-        .iter()
-        .map(|text| address(&section, text, interfaces.as_deref()))
-        .collect();
+    duplicates(&section, ToString::to_string, "listener", &tcp);
+    let ports = udp.iter().map(|at| At {
+        span: at.span.clone(),
+        value: port(&at.value),
+    });
+    let ports = ports.collect();
+    let addresses = |texts: &[At<ListenText>]| -> Option<Vec<ListenAddress>> {
+        let all = texts
+            .iter()
+            .map(|text| address(&section, text, interfaces.as_deref()));
+        // All are read before one that is wrong ends it.
+        all.collect::<Vec<_>>().into_iter().collect()
+    };
+    let (udp, tcp) = (addresses(&udp), addresses(&tcp));
     section.finish();
-    let all: Option<Vec<ListenAddress>> = addresses.into_iter().collect();
-    let resolved = all
-        .filter(|all| !all.is_empty())
-        .map(|udp| Listen { udp, accept });
+    let resolved = udp.zip(tcp).map(|(udp, tcp)| Listen { udp, tcp, accept });
+    let resolved = resolved.filter(|listen| listen.all().next().is_some());
     Listeners { resolved, ports }
 }
 
@@ -188,13 +192,9 @@ pub(super) fn sides(
             hint,
         ));
     }
-    let by_address = listen
-        .udp
-        .iter()
-        .any(|l| matches!(l, ListenAddress::Address(_)));
+    let by_address = by_address(listen);
     for (index, interface) in interfaces.iter().enumerate().filter(|_| !by_address) {
-        let listens = |l: &ListenAddress| matches!(l, ListenAddress::Interface { link, .. } if usize::from(link.0) == index);
-        if !listen.udp.iter().any(listens) {
+        if !listen.all().any(|(_, on)| is_on(on, index)) {
             let name = &interface.value.name;
             root.fault(Fault::warning(
                 interface.span.clone(),
@@ -203,4 +203,49 @@ pub(super) fn sides(
             ));
         }
     }
+}
+
+/// Each transport that a server asks for needs a listener on the WAN: requests leave from it, and
+/// the softswitch answers and calls there.
+pub(super) fn transports(
+    root: &Section<'_>,
+    interfaces: &Interfaces,
+    listen: &Listeners,
+    spoken: &[At<Transport>],
+) {
+    let (Some(interfaces), Some(listen)) = (interfaces, &listen.resolved) else {
+        return;
+    };
+    if by_address(listen) {
+        return;
+    }
+    let wan = |on| {
+        let mut all = interfaces.iter().enumerate();
+        all.any(|(index, at)| at.value.side == Side::Wan && is_on(on, index))
+    };
+    for server in spoken {
+        let transport = server.value;
+        if listen.all().any(|(over, on)| over == transport && wan(on)) {
+            continue;
+        }
+        let key = transport.via().to_ascii_lowercase();
+        root.fault(Fault::error(
+            server.span.clone(),
+            format!(
+                "this server is spoken to over {}, which no WAN interface listens for",
+                transport.via()
+            ),
+            format!("add `\"wan0:5060\"`, with your interface's name, to [listen] {key}"),
+        ));
+    }
+}
+
+/// Whether some listener is on whatever interface has its address: only the machine knows.
+fn by_address(listen: &Listen) -> bool {
+    let mut all = listen.all();
+    all.any(|(_, on)| matches!(on, ListenAddress::Address(_)))
+}
+
+fn is_on(on: ListenAddress, index: usize) -> bool {
+    matches!(on, ListenAddress::Interface { link, .. } if usize::from(link.0) == index)
 }

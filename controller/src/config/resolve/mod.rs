@@ -65,7 +65,8 @@ pub(super) fn resolve<'d>(
     let gateway = service::gateway(root.table("gateway"), machine);
     let interfaces = links::interfaces(&mut root);
     let listen = links::listen(root.table("listen"), &interfaces);
-    let softswitches = groups::softswitches(&mut root, gateway.domain.as_deref());
+    let mut spoken = Vec::new();
+    let softswitches = groups::softswitches(&mut root, gateway.domain.as_deref(), &mut spoken);
     let registration = service::registration(root.table("registration"));
     let survivability = service::survivability(root.table("survivability"));
     let keepalive = service::keepalive(root.table("keepalive"));
@@ -77,6 +78,7 @@ pub(super) fn resolve<'d>(
         root.not_yet(section, purpose);
     }
     links::sides(&root, &interfaces, &listen, &softswitches);
+    links::transports(&root, &interfaces, &listen, &spoken);
     root.finish();
     Some(Config {
         gateway,
@@ -106,7 +108,7 @@ const LATER: [(&str, &str); 6] = [
     ("cluster", "remove it: the embedded store is used"),
     (
         "tls",
-        "remove it: phones and softswitches are spoken to over UDP",
+        "remove it: phones and softswitches are spoken to over UDP and TCP",
     ),
 ];
 

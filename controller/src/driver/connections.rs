@@ -1,0 +1,89 @@
+//! What happens to connections, told to the engine, and the other way round.
+
+use keepline_engine::{net::ListenerId, time::Now};
+use tokio::net::TcpStream;
+
+use super::{
+    Clock as _, Driver,
+    streams::{Key, Refused, Told},
+};
+
+impl Driver {
+    /// Something happened to a connection. What is told of one that lost its name to a later one
+    /// comes too late.
+    pub(super) fn connection_told(&mut self, now: Now, told: Told) {
+        match told {
+            Told::Accepted { key, socket } => self.accepted(now, key, socket),
+            Told::Frame { key, id, frame } if self.streams.is_current(key, id) => {
+                self.gateway.stream(now, key.0, key.1, frame);
+            }
+            Told::Broken {
+                key,
+                id,
+                begun,
+                why,
+            } if self.streams.is_current(key, id) => {
+                tracing::debug!(peer = %key.1, %why, "connection closed");
+                self.gateway.stream_broken(now, key.0, key.1, begun, why);
+            }
+            Told::Failed { key, id, why } if self.streams.is_current(key, id) => {
+                tracing::debug!(peer = %key.1, why, "no connection");
+                self.streams.close(key);
+                self.gateway.connection_failed(now, key.0, key.1);
+            }
+            Told::Ended { key, id } if self.streams.is_current(key, id) => self.close(now, key),
+            _ => {}
+        }
+    }
+
+    fn accepted(&mut self, now: Now, key: Key, socket: TcpStream) {
+        if !self.gateway.may_connect(key.0, key.1) {
+            return;
+        }
+        // Whoever used that port before is gone, although nobody said so.
+        self.close(now, key);
+        if !self.streams.adopt(key, socket) {
+            tracing::debug!(peer = %key.1, "too many connections");
+        }
+    }
+
+    /// Ends a connection, once what waits was written, and says so to the engine.
+    pub(super) fn close(&mut self, now: Now, key: Key) {
+        if self.streams.close(key) {
+            self.gateway.connection_lost(now, key.0, key.1);
+        }
+    }
+
+    /// Sends a message the way its listener speaks.
+    pub(super) fn send(&mut self, key: Key, bytes: Vec<u8>) {
+        if !self.streams.has(key.0) {
+            if let Err(error) = self.sockets.send(key.0, key.1, &bytes) {
+                tracing::debug!(%error, to = %key.1, "datagram not sent");
+            }
+            return;
+        }
+        let now = self.clock.now();
+        match self.streams.send(key, bytes) {
+            Ok(()) => {}
+            Err(Refused::NoRoom) => self.gateway.connection_failed(now, key.0, key.1),
+            Err(Refused::NotRead) => {
+                tracing::debug!(peer = %key.1, "a peer that does not read is cut off");
+                self.gateway.connection_lost(now, key.0, key.1);
+            }
+        }
+    }
+
+    /// A device was made anew: its sockets move, and its connections are gone.
+    pub(super) fn rebind(&mut self, interface: &str) {
+        self.sockets.rebind(interface);
+        let now = self.clock.now();
+        for (listener, peer) in self.streams.rebind(interface) {
+            self.gateway.connection_lost(now, listener, peer);
+        }
+    }
+
+    /// How many connections a listener has; none, if it is not over connections.
+    pub(super) fn connections(&self, listener: ListenerId) -> u64 {
+        self.streams.count(listener) as u64
+    }
+}

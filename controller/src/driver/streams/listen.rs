@@ -1,0 +1,78 @@
+//! Listening sockets, and what every connection's socket is told.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use keepline_engine::net::ListenerId;
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+};
+
+use super::Told;
+use crate::driver::sockets::Heard;
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 256;
+/// After an error of the machine (no file descriptor left) nothing is accepted for so long.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Data that nobody acknowledges for so long ends its connection: repetitions become so rare
+/// that a peer which is back would not be heard from for minutes (RFC 5482).
+const USER_TIMEOUT: Duration = Duration::from_secs(5);
+/// A peer that vanished while nothing was sent is found out after two minutes.
+const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(60))
+    .with_interval(Duration::from_secs(20))
+    .with_retries(3);
+
+/// A TCP socket that only ever uses this interface.
+pub(super) fn socket(interface: &str, at: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
+    if at.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind_device(Some(interface.as_bytes()))?;
+    // Connections of an earlier run may linger on our port.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&at.into())?;
+    Ok(socket)
+}
+
+/// A listening socket.
+pub(super) fn bind(interface: &str, at: SocketAddr) -> io::Result<TcpListener> {
+    let socket = socket(interface, at)?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// What holds for every connection, whoever opened it.
+pub(super) fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+    socket.set_tcp_keepalive(&KEEPALIVE)
+}
+
+/// Hands over whoever connects, until nobody listens.
+pub(super) async fn accept(
+    listener: ListenerId,
+    socket: Arc<TcpListener>,
+    heard: mpsc::Sender<Heard>,
+) {
+    loop {
+        match socket.accept().await {
+            Ok((socket, peer)) => {
+                let key = (listener, peer);
+                let told = Told::Accepted { key, socket };
+                if heard.send(Heard::Stream(told)).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "connection not accepted");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}

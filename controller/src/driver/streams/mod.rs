@@ -1,0 +1,362 @@
+//! Connections that carry SIP: which there are, with whom, and how many may be.
+//!
+//! The engine names a connection by its listener and its peer, as it names a datagram's way. This
+//! table finds the connection for a message or opens one; each has a task of its own
+//! ([`connection`]) that reports through the driver's queue. Nothing here is unbounded: a source,
+//! a connection's queue, and all half-read messages together have limits, and whoever exceeds one
+//! loses its connection, not others theirs.
+
+mod connect;
+mod connection;
+mod listen;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use keepline_engine::{
+    net::ListenerId,
+    sip::stream::{Broken, Frame},
+};
+use tokio::{
+    net::TcpStream,
+    sync::mpsc,
+    task::{AbortHandle, JoinHandle},
+};
+
+use self::connection::{Patience, Queue, Wire};
+use super::sockets::Heard;
+
+/// Connections at a time, over all listeners.
+const MAX_CONNECTIONS: usize = 4096;
+/// Connections that one address may open.
+const MAX_PER_SOURCE: usize = 256;
+/// Messages that wait to be written to one peer.
+const MAX_WAITING: usize = 256;
+/// Their bytes.
+const MAX_WAITING_BYTES: usize = 512 << 10;
+
+/// A connection's name: the listener, and the address at its far end.
+pub(super) type Key = (ListenerId, SocketAddr);
+
+/// What became of a connection.
+#[derive(Debug)]
+pub(in crate::driver) enum Told {
+    /// Somebody connected; nobody has looked at who.
+    Accepted {
+        /// The listener, and who.
+        key: Key,
+        /// The connection.
+        socket: TcpStream,
+    },
+    /// Something whole came.
+    Frame {
+        /// Which connection.
+        key: Key,
+        /// Which of those that had this name.
+        id: u64,
+        /// What came.
+        frame: Frame,
+    },
+    /// It cannot be read on. The connection stays for an answer until it is closed.
+    Broken {
+        /// Which connection.
+        key: Key,
+        /// Which of those that had this name.
+        id: u64,
+        /// The header lines of what was begun.
+        begun: Vec<u8>,
+        /// Why.
+        why: Broken,
+    },
+    /// It could not be opened.
+    Failed {
+        /// Which connection.
+        key: Key,
+        /// Which of those that had this name.
+        id: u64,
+        /// The system's reason, or ours.
+        why: String,
+    },
+    /// It ended.
+    Ended {
+        /// Which connection.
+        key: Key,
+        /// Which of those that had this name.
+        id: u64,
+    },
+}
+
+/// Why a message was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// There is no connection, and no room for another.
+    NoRoom,
+    /// The peer does not read: its connection is gone now.
+    NotRead,
+}
+
+/// A listener over connections.
+#[derive(Debug)]
+struct Place {
+    interface: String,
+    address: SocketAddr,
+    listening: Arc<tokio::net::TcpListener>,
+    accepting: JoinHandle<()>,
+}
+
+/// One connection, open or being opened.
+#[derive(Debug)]
+struct Connection {
+    id: u64,
+    out: mpsc::Sender<Vec<u8>>,
+    waiting: Arc<AtomicUsize>,
+    task: AbortHandle,
+    /// The source that it counts for: whoever connected to us.
+    source: Option<IpAddr>,
+}
+
+/// Every listener over connections, and every connection.
+#[derive(Debug)]
+pub(super) struct Streams {
+    heard: mpsc::Sender<Heard>,
+    places: BTreeMap<ListenerId, Place>,
+    connections: HashMap<Key, Connection>,
+    /// Where else a connection leads (RFC 5923): what is sent there may take it.
+    aliases: HashMap<Key, SocketAddr>,
+    sources: HashMap<IpAddr, usize>,
+    /// Bytes of messages that are not whole, over all connections.
+    held: Arc<AtomicUsize>,
+    /// Connections refused because a table was full.
+    refused: u64,
+    patience: Patience,
+    next: u64,
+}
+
+impl Streams {
+    /// No listener yet; what happens goes to `heard`. Phones are told to refresh every
+    /// `refresh`, so that a connection which is silent for much longer is nobody's.
+    #[must_use]
+    pub(super) fn new(heard: mpsc::Sender<Heard>, refresh: Duration) -> Self {
+        Self {
+            heard,
+            places: BTreeMap::new(),
+            connections: HashMap::new(),
+            aliases: HashMap::new(),
+            sources: HashMap::new(),
+            held: Arc::default(),
+            refused: 0,
+            patience: Patience::with(refresh),
+            next: 0,
+        }
+    }
+
+    /// Opens a listener, bound to its interface.
+    ///
+    /// # Errors
+    /// When the port is taken, the address is not ours, or the process may not bind it.
+    pub(super) fn listen(
+        &mut self,
+        listener: ListenerId,
+        interface: &str,
+        at: SocketAddr,
+    ) -> io::Result<()> {
+        let listening = Arc::new(listen::bind(interface, at)?);
+        let accept = listen::accept(listener, listening.clone(), self.heard.clone());
+        let place = Place {
+            interface: interface.to_owned(),
+            address: at,
+            listening,
+            accepting: tokio::spawn(accept),
+        };
+        self.places.insert(listener, place);
+        Ok(())
+    }
+
+    /// Whether a listener is over connections.
+    #[must_use]
+    pub(super) fn has(&self, listener: ListenerId) -> bool {
+        self.places.contains_key(&listener)
+    }
+
+    /// How many connections a listener has at present.
+    #[must_use]
+    pub(super) fn count(&self, listener: ListenerId) -> usize {
+        let of_it = |key: &&Key| key.0 == listener;
+        self.connections.keys().filter(of_it).count()
+    }
+
+    /// How many connections were refused because there were too many.
+    #[must_use]
+    pub(super) fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Takes a connection that somebody opened; `false` when there are too many.
+    pub(super) fn adopt(&mut self, key: Key, socket: TcpStream) -> bool {
+        let source = key.1.ip();
+        let of_source = self.sources.get(&source).copied().unwrap_or(0);
+        if self.connections.len() >= MAX_CONNECTIONS || of_source >= MAX_PER_SOURCE {
+            self.refused += 1;
+            return false;
+        }
+        *self.sources.entry(source).or_default() += 1;
+        let start = |wire, queue| tokio::spawn(connection::accepted(socket, wire, queue));
+        self.put(key, Some(source), start);
+        true
+    }
+
+    /// Sends over the connection with that name, an alias of it, or a new one.
+    ///
+    /// # Errors
+    /// When nothing was sent, nor will be.
+    pub(super) fn send(&mut self, key: Key, bytes: Vec<u8>) -> Result<(), Refused> {
+        let way = self.way(key);
+        if !self.connections.contains_key(&way) {
+            self.open(way)?;
+        }
+        let Some(connection) = self.connections.get(&way) else {
+            return Err(Refused::NoRoom);
+        };
+        let waiting = connection.waiting.fetch_add(bytes.len(), Ordering::Relaxed);
+        if waiting > MAX_WAITING_BYTES || connection.out.try_send(bytes).is_err() {
+            self.drop_now(way);
+            return Err(Refused::NotRead);
+        }
+        Ok(())
+    }
+
+    /// Whether this is the connection that now has its name, and not an earlier one.
+    #[must_use]
+    pub(super) fn is_current(&self, key: Key, id: u64) -> bool {
+        self.connections.get(&key).is_some_and(|now| now.id == id)
+    }
+
+    /// Ends a connection once what waits was written; `false` when there is none.
+    pub(super) fn close(&mut self, key: Key) -> bool {
+        // Its task ends when nothing can be sent to it any more.
+        self.take(key).is_some()
+    }
+
+    /// What is sent to `of` may go over the connection with `peer`.
+    pub(super) fn alias(&mut self, listener: ListenerId, peer: SocketAddr, of: SocketAddr) {
+        if self.connections.contains_key(&(listener, peer)) {
+            self.aliases.insert((listener, of), peer);
+        }
+    }
+
+    /// A device was made anew: its listeners are bound to it again. Its connections are bound to
+    /// the one that is gone: they end, and their names are returned.
+    pub(super) fn rebind(&mut self, interface: &str) -> Vec<Key> {
+        let mut moved = Vec::new();
+        for (id, place) in &self.places {
+            if place.interface != interface {
+                continue;
+            }
+            let socket = socket2::SockRef::from(&*place.listening);
+            if let Err(error) = socket.bind_device(Some(interface.as_bytes())) {
+                tracing::warn!(%error, interface, "a listener stays deaf");
+            }
+            moved.push(*id);
+        }
+        let keys = self.connections.keys().copied();
+        let lost: Vec<Key> = keys.filter(|key| moved.contains(&key.0)).collect();
+        lost.iter().for_each(|key| self.drop_now(*key));
+        lost
+    }
+
+    /// The connection that a message takes.
+    fn way(&self, key: Key) -> Key {
+        if self.connections.contains_key(&key) {
+            return key;
+        }
+        let alias = self.aliases.get(&key).map(|peer| (key.0, *peer));
+        alias
+            .filter(|way| self.connections.contains_key(way))
+            .unwrap_or(key)
+    }
+
+    fn open(&mut self, key: Key) -> Result<(), Refused> {
+        if self.connections.len() >= MAX_CONNECTIONS {
+            self.refused += 1;
+            return Err(Refused::NoRoom);
+        }
+        let Some(place) = self.places.get(&key.0) else {
+            return Err(Refused::NoRoom);
+        };
+        let (interface, from) = (place.interface.clone(), place.address.ip());
+        let start = |wire, queue| tokio::spawn(connection::opened(interface, from, wire, queue));
+        self.put(key, None, start);
+        Ok(())
+    }
+
+    fn put(
+        &mut self,
+        key: Key,
+        source: Option<IpAddr>,
+        start: impl FnOnce(Wire, Queue) -> JoinHandle<()>,
+    ) {
+        self.next += 1;
+        let (out, queue) = mpsc::channel(MAX_WAITING);
+        let waiting = Arc::<AtomicUsize>::default();
+        let wire = Wire {
+            key,
+            id: self.next,
+            waiting: waiting.clone(),
+            heard: self.heard.clone(),
+            held: self.held.clone(),
+            patience: self.patience,
+        };
+        let task = start(wire, queue);
+        let connection = Connection {
+            id: self.next,
+            out,
+            waiting,
+            task: task.abort_handle(),
+            source,
+        };
+        self.connections.insert(key, connection);
+    }
+
+    /// Ends a connection at once, with whatever waits.
+    fn drop_now(&mut self, key: Key) {
+        if let Some(connection) = self.take(key) {
+            connection.task.abort();
+        }
+    }
+
+    fn take(&mut self, key: Key) -> Option<Connection> {
+        let connection = self.connections.remove(&key)?;
+        self.aliases.retain(|of, peer| (of.0, *peer) != key);
+        if let Some(source) = connection.source
+            && let Some(count) = self.sources.get_mut(&source)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.sources.remove(&source);
+            }
+        }
+        Some(connection)
+    }
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        for place in self.places.values() {
+            place.accepting.abort();
+        }
+        for connection in self.connections.values() {
+            connection.task.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
