@@ -99,6 +99,8 @@ fn em19_two_softswitches_behind_one_gateway_live_and_die_apart() -> Result<()> {
         let row = row.with_context(|| format!("no {aor} in {registered}"))?;
         let at = row["server"].as_str().unwrap_or_default();
         ensure!(at.contains(SOFTSWITCHES[server]), "{row}");
+        let told = gateway::ask(&branch, &["explain", &aor])?;
+        ensure!(told["state"] == "upstream", "{told}");
     }
 
     // A call in each domain, through its own softswitch.
@@ -109,6 +111,8 @@ fn em19_two_softswitches_behind_one_gateway_live_and_die_apart() -> Result<()> {
         talk.hear(25)?;
         let via = via(&branch, &talk.dialog.call_id)?;
         ensure!(via.contains(SOFTSWITCHES[server]), "through {via}");
+        let told = gateway::ask(&branch, &["explain", &talk.dialog.call_id])?;
+        ensure!(told["state"] == "confirmed", "{told}");
     }
     through_core.end(&a)?;
     through_hosted.end(&c)?;

@@ -2,7 +2,7 @@
 
 use keepline_engine::{conf::Policy, net::ListenerId, time::Now};
 
-use super::{Driver, render};
+use super::{Driver, explain::explain, render};
 use crate::api::{Ask, SwitchTo, model, model::ApiError};
 
 impl Driver {
@@ -22,7 +22,10 @@ impl Driver {
             Ask::Events(reply) => drop(reply.send(model::Events {
                 events: self.journal.all(),
             })),
-            Ask::Explain { object, reply } => drop(reply.send(self.explain(now, &object))),
+            Ask::Explain { object, reply } => {
+                let explained = explain(&self.gateway, &self.journal, now, &object);
+                drop(reply.send(explained));
+            }
             Ask::Switch { group, to, reply } => drop(reply.send(self.switch(now, &group, &to))),
             Ask::Drain { on, reply } => {
                 self.gateway.drain(now, on);
@@ -128,37 +131,6 @@ impl Driver {
         });
         model::Hops {
             hops: render::hops(rows, |index| self.interface_name(index)),
-        }
-    }
-
-    fn explain(&self, now: Now, object: &str) -> Result<model::Explanation, ApiError> {
-        let mut events = self.journal.about(object);
-        let views = self.gateway.health().snapshot(now);
-        match render::explain(&views, object, now) {
-            Some((object, state, present)) => {
-                events.extend(present);
-                Ok(model::Explanation {
-                    object,
-                    state,
-                    events,
-                })
-            }
-            None if !events.is_empty() => {
-                let state = events
-                    .last()
-                    .map(|event| event.to.clone())
-                    .unwrap_or_default();
-                Ok(model::Explanation {
-                    object: object.to_owned(),
-                    state,
-                    events,
-                })
-            }
-            None => Err(ApiError::new(
-                "not_found",
-                format!("nothing is called {object}"),
-                "name a server's URI or address, or a softswitch group: `keepline softswitches` lists them",
-            )),
         }
     }
 

@@ -55,12 +55,12 @@ impl Journal {
         self.kept.iter().cloned().collect()
     }
 
-    /// What is kept of objects whose name contains `object`.
+    /// What is kept of objects whose name is one that is `meant`.
     #[must_use]
-    pub fn about(&self, object: &str) -> Vec<model::Event> {
+    pub fn about(&self, meant: impl Fn(&str) -> bool) -> Vec<model::Event> {
         self.kept
             .iter()
-            .filter(|event| event.object.contains(object))
+            .filter(|event| meant(&event.object))
             .cloned()
             .collect()
     }

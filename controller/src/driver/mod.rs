@@ -9,6 +9,7 @@ mod conf;
 mod connections;
 mod data_path;
 mod errqueue;
+mod explain;
 mod journal;
 mod render;
 mod repair;
