@@ -11,3 +11,4 @@ pub mod netlink;
 pub mod probe;
 pub mod steer;
 pub mod store;
+pub mod tunnel;

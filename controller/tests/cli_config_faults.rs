@@ -74,18 +74,18 @@ fn each_fault_has_its_place_and_hint() {
         (
             "role = \"lan\"",
             "role = \"\"",
-            "5:8 `` is not a value of this key | write `lan` or `wan`",
+            "5:8 `` is not a value of this key | write `lan` or `wan` or `tunnel`",
         ),
         // Words.
         (
             "role = \"lan\"",
             "role = \"lann\"",
-            "5:8 `lann` is not a value of this key | write `lan` or `wan`",
+            "5:8 `lann` is not a value of this key | write `lan` or `wan` or `tunnel`",
         ),
         (
             "role = \"wan\"",
-            "role = \"tunnel\"",
-            "8:8 `tunnel` is not supported in this version | write `lan` or `wan`",
+            "role = \"tunel\"",
+            "8:8 `tunel` is not a value of this key | write `lan` or `wan` or `tunnel`",
         ),
         // Keys.
         (
@@ -370,7 +370,16 @@ fn each_setting_out_of_bounds_has_its_place_and_hint() {
         ),
         (
             "[[tunnel]]\nname = \"a\"",
-            "14:1 `tunnel` is not supported in this version | remove it: tunnels are not watched",
+            "14:1 [tunnel] has no `interface` | add `interface = \"vxlan10\"`\n\
+             14:1 [tunnel] has no `health_check_ip` | add `health_check_ip = \"203.0.113.1\"`",
+        ),
+        (
+            "[[tunnel]]\nname = \"a\"\ninterface = \"t0\"\nhealth_check_ip = \"192.0.2.1\"",
+            "15:8 no [[segment]] uses the tunnel `a` | name it in the `tunnels` of a [[segment]], or remove it",
+        ),
+        (
+            "[[segment]]\ntunnels = [\"b\"]",
+            "15:12 there is no tunnel `b` | name one of the [[tunnel]] tables",
         ),
         (
             "[mesh]\nkey = \"k\"",

@@ -4,6 +4,7 @@ use tokio::sync::oneshot;
 
 use super::model::{
     ApiError, Calls, Done, Events, Explanation, Flows, Hops, Registrations, Softswitches, Status,
+    Tunnels,
 };
 
 /// Where an answer goes. A dropped reply is answered to the client as "busy".
@@ -16,6 +17,8 @@ pub enum Ask {
     Status(Reply<Status>),
     /// `GET softswitches`.
     Softswitches(Reply<Softswitches>),
+    /// `GET tunnels`.
+    Tunnels(Reply<Tunnels>),
     /// `GET registrations`.
     Registrations(Reply<Registrations>),
     /// `GET calls`.

@@ -144,6 +144,9 @@ pub struct Segment {
     pub interface: String,
     /// The tunnel in use.
     pub active: Option<String>,
+    /// Times that a tunnel was left for another since the daemon's start.
+    #[serde(default)]
+    pub switches: u64,
 }
 
 /// A tunnel.
@@ -159,6 +162,36 @@ pub struct Tunnel {
     pub last_inbound_s: u64,
     /// Why, in one clause.
     pub reason: String,
+    /// Its segment.
+    #[serde(default)]
+    pub segment: String,
+    /// Whether the segment uses it.
+    #[serde(default)]
+    pub active: bool,
+    /// Whether it ever answered a probe.
+    #[serde(default)]
+    pub proven: bool,
+    /// Since when it is in its state, RFC 3339.
+    #[serde(default)]
+    pub since: String,
+    /// Seconds to the next probe, should it stay silent; `null` when none is planned.
+    #[serde(default)]
+    pub next_probe_s: Option<u64>,
+    /// Seconds of the fail-back hold that are left, once it answers again.
+    #[serde(default)]
+    pub returns_in_s: Option<u64>,
+    /// Flaps not yet forgotten: each doubles the hold.
+    #[serde(default)]
+    pub flaps: u32,
+}
+
+/// `GET /api/v1/tunnels`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tunnels {
+    /// One per tunnel.
+    pub tunnels: Vec<Tunnel>,
+    /// One per segment.
+    pub segments: Vec<Segment>,
 }
 
 /// Another gateway of the mesh.

@@ -55,6 +55,10 @@ pub(super) fn reading(context: Context) -> Router {
             get(async |State(c)| ask(&c, Ask::Softswitches).await),
         )
         .route(
+            "/api/v1/tunnels",
+            get(async |State(c)| ask(&c, Ask::Tunnels).await),
+        )
+        .route(
             "/api/v1/registrations",
             get(async |State(c)| ask(&c, Ask::Registrations).await),
         )

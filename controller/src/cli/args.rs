@@ -58,6 +58,8 @@ pub(super) enum Command {
     },
     /// Softswitches, their servers and why they are in their state
     Softswitches,
+    /// Tunnels, which one a segment uses, and why they are in their state
+    Tunnels,
     /// Registered phones
     Registrations,
     /// Calls in progress
@@ -133,6 +135,24 @@ pub(super) enum ProbeCommand {
     Options(ProbeArgs),
     /// STUN Binding over UDP
     Stun(ProbeArgs),
+    /// DHCPREQUEST out of one interface, as a tunnel's monitor sends it
+    Dhcp(DhcpArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DhcpArgs {
+    /// The tunnel's interface
+    #[arg(long, value_name = "IF")]
+    pub(super) interface: String,
+    /// The address to ask for: the tunnel's `health_check_ip`
+    #[arg(long, value_name = "IP")]
+    pub(super) request: std::net::Ipv4Addr,
+    /// How many requests
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) count: u32,
+    /// How long each waits, such as `3s`
+    #[arg(long, default_value = "3s", value_parser = humantime::parse_duration)]
+    pub(super) timeout: Duration,
 }
 
 #[derive(Debug, Args)]

@@ -5,7 +5,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{
     args::{Command, Global, OnOff},
     output::{Failure, Output},
-    render,
+    render, tunnels,
 };
 use crate::api::{
     Client, DrainBody, SwitchBody,
@@ -19,6 +19,7 @@ pub(super) async fn ask(command: Command, global: &Global) -> Result<(), Failure
     match command {
         Command::Status { check } => status(&client, out, check).await,
         Command::Softswitches => read(&client, out, "softswitches", render::softswitches).await,
+        Command::Tunnels => read(&client, out, "tunnels", tunnels::tunnels).await,
         Command::Registrations => read(&client, out, "registrations", render::registrations).await,
         Command::Calls => read(&client, out, "calls", render::calls).await,
         Command::Flows => read(&client, out, "flows", render::flows).await,

@@ -16,9 +16,11 @@ use serde::Serialize;
 
 use super::{
     args::{FastpathCommand, Global, LoadArgs, LoadMode, PinArgs},
-    output::{Failure, Output, state, table},
+    output::{Failure, Output, label, state, table},
+    tunnels,
 };
 use crate::{
+    api::Client,
     api::model::{ApiError, FastpathInterface, Verdicts},
     config::{self, Config, Machine},
     fastpath::{self, Fastpath, Interface, InterfaceCounters, Mode, Options, XdpChoice},
@@ -36,12 +38,15 @@ pub(super) fn fastpath(command: &FastpathCommand, global: &Global) -> Result<(),
     }
 }
 
-pub(super) fn stats(global: &Global, prometheus: bool) -> Result<(), Failure> {
+pub(super) async fn stats(global: &Global, prometheus: bool) -> Result<(), Failure> {
     let out = Output { json: global.json };
     let pin = configured(global).map_or_else(|| PathBuf::from(DEFAULT_PIN), |c| c.fastpath.pin);
     let counters = fastpath::counters(&pin).map_err(|error| failure(&error))?;
     if prometheus {
-        return out.text(&exposition(&counters));
+        // What only a daemon knows is left out where none runs.
+        let tunnels = Client::new(&global.socket).get("tunnels").await;
+        let told = tunnels.map(|answer| tunnels::exposition(&answer));
+        return out.text(&(exposition(&counters) + &told.unwrap_or_default()));
     }
     out.answer(&Stats::of(&counters), human)
 }
@@ -216,10 +221,7 @@ fn exposition(counters: &[InterfaceCounters]) -> String {
             let _ = writeln!(
                 out,
                 "keepline_fastpath_packets_total{{interface=\"{}\",verdict=\"{}\",reason=\"{}\"}} {packets}",
-                interface
-                    .interface
-                    .replace('\\', "\\\\")
-                    .replace('"', "\\\""),
+                label(&interface.interface),
                 reason.verdict().name(),
                 reason.name(),
             );

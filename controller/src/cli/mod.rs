@@ -13,6 +13,7 @@ mod output;
 mod probe;
 mod render;
 mod run;
+mod tunnels;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -53,7 +54,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Run { log_format } => run::run(&global, log_format),
         Command::Config(command) => config::config(&command, &global),
         Command::Fastpath(command) => fastpath::fastpath(&command, &global),
-        Command::Stats { prometheus } => fastpath::stats(&global, prometheus),
+        Command::Stats { prometheus } => wait(fastpath::stats(&global, prometheus)),
         Command::Doctor => doctor::doctor(&global),
         Command::Probe(command) => wait(probe::probe(&command, &global)),
         command => wait(ask::ask(command, &global)),

@@ -179,3 +179,11 @@ pub(super) fn state(text: &str) -> Cell {
     };
     Cell::new(text).fg(color)
 }
+
+/// A label's value in the Prometheus text format.
+pub(super) fn label(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}

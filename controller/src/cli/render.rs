@@ -43,6 +43,7 @@ pub(super) fn status(status: &Status) -> String {
         softswitches: status.groups.clone(),
     });
     out.push('\n');
+    out += &super::tunnels::section(status);
     let rows = status.fastpath.interfaces.iter().map(|interface| {
         let mode = if interface.attached {
             interface.mode.as_str()
@@ -83,6 +84,7 @@ pub(super) fn unhealthy(status: &Status) -> Vec<String> {
             ));
         }
     }
+    wrong.extend(super::tunnels::unhealthy(status));
     for interface in &status.fastpath.interfaces {
         if !interface.attached {
             wrong.push(format!("no fast path on {}", interface.name));

@@ -1,6 +1,6 @@
 //! Keys that take one of a few words.
 
-use keepline_engine::net::Side;
+use keepline_engine::{net::Side, tunnel::Detect};
 
 use super::{
     fault::Fault,
@@ -10,6 +10,30 @@ use super::{
     },
     value::{Node, Value, quoted, read_text},
 };
+
+/// `interface.role`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum InterfaceRole {
+    Lan,
+    Wan,
+    Tunnel,
+}
+
+impl InterfaceRole {
+    pub(super) fn side(self) -> Side {
+        match self {
+            Self::Lan => Side::Lan,
+            Self::Wan | Self::Tunnel => Side::Wan,
+        }
+    }
+
+    pub(super) fn xdp(self) -> XdpMode {
+        match self {
+            Self::Lan | Self::Wan => XdpMode::Auto,
+            Self::Tunnel => XdpMode::Off,
+        }
+    }
+}
 
 /// Implements [`Value`] for an enum by its words; `later` are words of the interface that this
 /// version does not serve yet.
@@ -57,7 +81,8 @@ keywords!(Role { "standalone" => Standalone } later ["edge", "core"]);
 keywords!(Mode {
     "normal" => Normal, "outbound-proxy" => OutboundProxy,
 } later ["transparent"]);
-keywords!(Side { "lan" => Lan, "wan" => Wan } later ["tunnel"]);
+keywords!(InterfaceRole { "lan" => Lan, "wan" => Wan, "tunnel" => Tunnel } later []);
+keywords!(Detect { "classic" => Classic, "fast" => Fast } later []);
 keywords!(XdpMode {
     "auto" => Auto, "native" => Native, "generic" => Generic, "off" => Off,
 } later []);

@@ -4,14 +4,17 @@
 //! what only the machine knows (whether an interface exists); `doctor` and `run` look there.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     ops::RangeInclusive,
     path::PathBuf,
     time::Duration,
 };
 
 use ipnet::IpNet;
-use keepline_engine::net::{LinkId, Side, Transport};
+use keepline_engine::{
+    net::{LinkId, Side, Transport},
+    tunnel::{Detect, TunnelId},
+};
 
 /// A whole configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +27,10 @@ pub struct Config {
     pub listen: Listen,
     /// `[[softswitch]]`, in file order: the position is the engine's `GroupId`.
     pub softswitches: Vec<Softswitch>,
+    /// `[[segment]]`, in file order: the position is the engine's `SegmentId`.
+    pub segments: Vec<Segment>,
+    /// `[[tunnel]]`, in file order: the position is the engine's `TunnelId`.
+    pub tunnels: Vec<Tunnel>,
     /// `[registration]`.
     pub registration: Registration,
     /// `[survivability]`.
@@ -87,7 +94,7 @@ impl Mode {
 pub struct Interface {
     /// The kernel's name of it.
     pub name: String,
-    /// What it faces.
+    /// What it faces; a tunnel faces the WAN.
     pub side: Side,
     /// How the XDP program is attached.
     pub xdp: XdpMode,
@@ -263,6 +270,53 @@ pub struct Backoff {
     pub max: Duration,
     /// The longest wait while none is.
     pub max_alone: Duration,
+}
+
+/// `[[segment]]`: a client side, and the tunnels that carry it (MX1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// Its interface; `None` for tunnels that carry only what is routed.
+    pub interface: Option<String>,
+    /// Its tunnels, the preferred one first.
+    pub tunnels: Vec<TunnelId>,
+}
+
+impl Segment {
+    /// What it is called in status and events.
+    #[must_use]
+    pub fn name<'a>(&'a self, tunnels: &'a [Tunnel]) -> &'a str {
+        let first = || {
+            self.tunnels
+                .first()
+                .and_then(|id| tunnels.get(usize::from(id.0)))
+        };
+        match &self.interface {
+            Some(interface) => interface,
+            None => first().map_or("", |tunnel| &tunnel.name),
+        }
+    }
+}
+
+/// `[[tunnel]]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tunnel {
+    /// Its name.
+    pub name: String,
+    /// The kernel's name of its interface.
+    pub interface: String,
+    /// The address that probes ask for (option 50); outside of the served network, an
+    /// authoritative server answers NAK and gives no lease (MX9).
+    pub health_check_ip: Ipv4Addr,
+    /// Between unanswered probes.
+    pub heartbeat_interval: Duration,
+    /// Silence that starts probing.
+    pub idle_timeout: Duration,
+    /// From the first probe to the verdict.
+    pub probe_timeout: Duration,
+    /// How soon silence is looked into.
+    pub detect: Detect,
+    /// The only server whose answers count; `None`: any.
+    pub expected_server: Option<Ipv4Addr>,
 }
 
 /// `[registration]`.

@@ -32,6 +32,21 @@ mod tests {
         let mut all = config(&uncommented());
         assert_eq!(all.interfaces[1].max_calls.take(), Some(200));
         assert!(all.api.take().is_some());
+        let tunnels = std::mem::take(&mut all.tunnels);
+        let timers = |of: &super::super::model::Tunnel| {
+            (
+                of.heartbeat_interval,
+                of.idle_timeout,
+                of.probe_timeout,
+                of.detect,
+            )
+        };
+        assert_eq!(
+            timers(&tunnels[0]),
+            timers(&tunnels[1]),
+            "comments are the defaults"
+        );
+        assert_eq!(std::mem::take(&mut all.segments).len(), 1);
         assert_eq!(all, config(SAMPLE));
     }
 

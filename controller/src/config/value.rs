@@ -1,7 +1,7 @@
 //! TOML values into Rust ones; each kind of mistake with its own sentence.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     ops::Range,
     path::PathBuf,
 };
@@ -136,6 +136,23 @@ impl Value for IpNet {
                 })
             },
         )
+    }
+
+    fn show(&self) -> String {
+        quoted(&self.to_string())
+    }
+}
+
+impl Value for Ipv4Addr {
+    fn read(node: &Node<'_>, faults: &mut Vec<Fault>) -> Option<Self> {
+        read_text(node, faults, "an IPv4 address in quotes", |text| {
+            text.parse().map_err(|_| {
+                (
+                    format!("`{text}` is not an IPv4 address"),
+                    "write four numbers, such as `203.0.113.1`".to_owned(),
+                )
+            })
+        })
     }
 
     fn show(&self) -> String {

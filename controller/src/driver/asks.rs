@@ -15,6 +15,10 @@ impl Driver {
                     softswitches: self.groups(now),
                 }));
             }
+            Ask::Tunnels(reply) => drop(reply.send(model::Tunnels {
+                tunnels: self.tunnels.views(now),
+                segments: self.tunnels.segments(),
+            })),
             Ask::Registrations(reply) => drop(reply.send(self.registrations(now))),
             Ask::Calls(reply) => drop(reply.send(self.calls())),
             Ask::Flows(reply) => drop(reply.send(self.flows())),
@@ -23,7 +27,8 @@ impl Driver {
                 events: self.journal.all(),
             })),
             Ask::Explain { object, reply } => {
-                let explained = explain(&self.gateway, &self.journal, now, &object);
+                let explained =
+                    explain((&self.gateway, &self.tunnels), &self.journal, now, &object);
                 drop(reply.send(explained));
             }
             Ask::Switch { group, to, reply } => drop(reply.send(self.switch(now, &group, &to))),
@@ -59,6 +64,8 @@ impl Driver {
                 draining: self.gateway.draining(),
             },
             groups: self.groups(now),
+            segments: self.tunnels.segments(),
+            tunnels: self.tunnels.views(now),
             registrations: model::Active {
                 active: self.gateway.registration_count(now) as u64,
             },

@@ -11,14 +11,17 @@ use super::{
     Journal,
     render::{self, evidence, timestamp},
 };
-use crate::api::{model, model::ApiError};
+use crate::{
+    api::{model, model::ApiError},
+    tunnel::Tunnels,
+};
 
 /// State and history of what is called `object`.
 ///
 /// # Errors
 /// When nothing is, and nothing was.
 pub(super) fn explain(
-    gateway: &Gateway,
+    (gateway, tunnels): (&Gateway, &Tunnels),
     journal: &Journal,
     now: Now,
     object: &str,
@@ -28,7 +31,8 @@ pub(super) fn explain(
     let found = server(&views, object, now)
         .or_else(|| group(&views, object))
         .or_else(|| phone(gateway, object, now))
-        .or_else(|| call(gateway, object, now));
+        .or_else(|| call(gateway, object, now))
+        .or_else(|| tunnel(tunnels, object, now));
     let known = |found: Found| model::Explanation {
         object: found.object,
         state: found.state,
@@ -46,7 +50,7 @@ pub(super) fn explain(
             "not_found",
             format!("nothing is called {object}"),
             "name a server, a softswitch, a registration or a call as `keepline softswitches`, \
-             `registrations` and `calls` list them",
+             `registrations`, `calls` and `tunnels` list them",
         ));
     };
     Ok(model::Explanation {
@@ -77,6 +81,16 @@ fn is_called(name: &str, asked: &str) -> bool {
             .split_whitespace()
             .map(bare)
             .any(|word| word == asked || without_port(&word).is_some_and(|host| host == asked))
+}
+
+/// A tunnel, by its name, its interface or its segment.
+fn tunnel(tunnels: &Tunnels, object: &str, now: Now) -> Option<Found> {
+    let (object, state, present) = tunnels.explain(now, object)?;
+    Some(Found {
+        object,
+        state,
+        present: vec![render::event(&present)],
+    })
 }
 
 /// A server, on every link that leads to it.

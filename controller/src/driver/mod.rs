@@ -44,12 +44,15 @@ use crate::{
     config::Config,
     netlink::{NetChange, Netlink},
     store::{Health, Store},
+    tunnel::{self, Tunnels, traffic::Traffic},
 };
 
 /// The maps are compared with the desired state as a whole this often.
 const RECONCILE: Duration = Duration::from_secs(30);
 /// Slots rest and old addresses end at this grain.
 const TICK: Duration = Duration::from_secs(1);
+/// The stamps of tunnels are read this often: a fraction of the silence that `fast` looks into.
+const STAMPS: Duration = Duration::from_millis(100);
 /// Inputs taken in one go before timers get their turn.
 const BATCH: usize = 64;
 
@@ -75,12 +78,16 @@ struct Driver {
     fast_path_failing: Option<String>,
     /// Something could not be put into the maps: all of it is compared at the next tick.
     overrun: bool,
+    tunnels: Tunnels,
+    traffic: Box<dyn Traffic>,
 }
 
 /// The queues the loop listens to.
 struct Queues {
     /// What sockets heard.
     heard: mpsc::Receiver<Heard>,
+    /// What the sockets of tunnel probers heard.
+    frames: mpsc::Receiver<tunnel::Heard>,
     /// What the API asks.
     asks: mpsc::Receiver<Ask>,
     /// What changed in the kernel's network.
@@ -98,12 +105,12 @@ impl Driver {
     async fn run(mut self, mut queues: Queues) {
         let mut tick = tokio::time::interval(TICK);
         let mut reconcile = tokio::time::interval(RECONCILE);
+        let mut stamps = tokio::time::interval(STAMPS);
         self.drain_outputs();
         loop {
-            let wake = self
-                .gateway
-                .poll_timeout()
-                .map(|(at, _)| self.clock.instant(at));
+            let due = self.gateway.poll_timeout().map(|(at, _)| at);
+            let due = due.into_iter().chain(self.tunnels.poll_timeout()).min();
+            let wake = due.map(|at| self.clock.instant(at));
             let sleep = async {
                 match wake {
                     Some(at) => tokio::time::sleep_until(at).await,
@@ -113,7 +120,9 @@ impl Driver {
             tokio::select! {
                 biased;
                 _ = queues.stop.recv() => return,
-                () = sleep => self.gateway.handle_timeout(self.clock.now()),
+                Some(frame) = queues.frames.recv() => self.tunnels.frame(self.clock.now(), &frame),
+                () = sleep => self.timeout(),
+                _ = stamps.tick(), if !self.tunnels.is_empty() => self.timeout(),
                 Some(heard) = queues.heard.recv() => self.hear(heard, &mut queues.heard),
                 Some(change) = queues.changes.recv() => self.net_changed(&change),
                 Some(record) = queues.told.recv() => self.fastpath_told(&record),
@@ -160,6 +169,9 @@ impl Driver {
 
     /// Carries out what the engine wants, in its order.
     fn drain_outputs(&mut self) {
+        for event in self.tunnels.drain(self.clock.now(), &mut *self.traffic) {
+            self.journal.record(&event);
+        }
         while let Some(output) = self.gateway.poll_output() {
             match output {
                 Output::Send {
@@ -201,6 +213,12 @@ impl Driver {
                 }
             }
         }
+    }
+
+    fn timeout(&mut self) {
+        let now = self.clock.now();
+        self.gateway.handle_timeout(now);
+        self.tunnels.due(now, &mut *self.traffic);
     }
 
     fn tick(&mut self) {
@@ -275,6 +293,9 @@ impl Driver {
         let now = self.clock.now();
         if matches!(change, NetChange::Link { .. }) {
             self.repair();
+        }
+        if matches!(change, NetChange::Link { .. } | NetChange::LinkGone { .. }) {
+            self.tunnels.links(now, &self.netlink.table());
         }
         let (name, up) = match change {
             NetChange::Link { name, up, .. } => (Some(name.clone()), Some(*up)),

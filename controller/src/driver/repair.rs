@@ -23,6 +23,11 @@ impl Driver {
                 Vec::new()
             }
         };
+        if !repaired.is_empty()
+            && let Err(error) = self.traffic.renew()
+        {
+            tracing::warn!(error, "a segment is not joined to the new device");
+        }
         for on in repaired {
             self.moved(on);
         }

@@ -28,6 +28,7 @@ use crate::{
     netlink::{LinkResolver, Netlink},
     steer::LinkPlace,
     store::{FileStore, Health, OpenError},
+    tunnel::{Tunnels, traffic},
 };
 
 /// Questions of the API that wait for the driver.
@@ -131,7 +132,14 @@ pub async fn run(options: Options) -> Result<(), StartError> {
     let (reload_in, reload) = mpsc::channel(1);
     signals(stop_in, reload_in)
         .map_err(|error| StartError::new("signals", error.to_string(), ""))?;
+    let traffic = traffic::open(&config).map_err(|error| {
+        let hint = error.remedy().unwrap_or_default();
+        StartError::new("segments", error.to_string(), hint)
+    })?;
+    let (tunnels, frames) = Tunnels::new(&config, clock.now(), &netlink.table());
     let mut driver = Driver {
+        tunnels,
+        traffic,
         config,
         config_path,
         clock,
@@ -162,6 +170,7 @@ pub async fn run(options: Options) -> Result<(), StartError> {
     driver
         .run(Queues {
             heard,
+            frames,
             asks,
             changes,
             told,
@@ -222,6 +231,7 @@ fn data_path(
         .interfaces
         .iter()
         .all(|interface| interface.xdp == XdpMode::Off)
+        && crate::tunnel::traffic::joined(config).is_empty()
     {
         return Ok(Box::new(NoDataPath));
     }

@@ -12,6 +12,7 @@ use super::{sockets::QUEUE, *};
 use crate::{
     config::{self, Machine},
     store::MemoryStore,
+    tunnel::traffic::Counters,
 };
 
 const CONFIG: &str = r#"
@@ -90,6 +91,7 @@ impl World {
         records.bindings.push(binding(&phone, clock.now()));
         store.0.borrow_mut().records = records.clone();
         let _ = gateway.restore(clock.now(), records);
+        let (tunnels, _frames) = Tunnels::new(&config, clock.now(), &netlink.table());
         let driver = Driver {
             config,
             config_path: PathBuf::new(),
@@ -106,6 +108,8 @@ impl World {
             degraded: BTreeMap::new(),
             fast_path_failing: None,
             overrun: false,
+            tunnels,
+            traffic: Box::new(Counters::default()),
         };
         let mut world = Self {
             driver,

@@ -86,7 +86,7 @@ fn options(config: &Config) -> Options {
         media: config.media.ports.clone(),
         max_plans: keepline_common::limits::PLANS_DEFAULT,
         max_flows: keepline_common::limits::FLOWS_DEFAULT,
-        segments: Vec::new(),
+        segments: crate::tunnel::traffic::joined(config),
         transparent: false,
     }
 }

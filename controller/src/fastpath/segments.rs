@@ -156,6 +156,14 @@ impl Segments {
         Some(self.inbound.load(number)).filter(|at| *at != 0)
     }
 
+    /// Whether a tunnel belongs to one of the segments: only then it is stamped.
+    #[must_use]
+    pub fn knows(&self, tunnel: &str) -> bool {
+        self.placed
+            .iter()
+            .any(|placed| placed.tunnels.contains_key(tunnel))
+    }
+
     /// Who was heard behind the client side, most recent first.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! One question to one server, without the daemon: what it answers, and how fast.
 
+mod dhcp;
 mod options;
 mod stun;
 
@@ -14,6 +15,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
+pub use dhcp::{Outcome, Question as DhcpQuestion, Report, dhcp};
 pub use options::options;
 pub use stun::stun;
 

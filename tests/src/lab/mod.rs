@@ -14,6 +14,7 @@ pub mod capture;
 pub mod cell;
 pub mod crowd;
 pub mod death;
+pub mod dhcp;
 pub mod dialog;
 pub mod flows;
 pub mod gateway;

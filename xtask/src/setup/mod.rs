@@ -17,14 +17,17 @@ const LAB_PACKAGES: &[&str] = &[
     "baresip",
     "bpftool",
     "coturn",
+    "dnsmasq-base",
     "ethtool",
     "iproute2",
     "kamailio",
+    "kea-dhcp4-server",
     "libfaketime",
     "nftables",
     "procps",
     "sip-tester",
     "tcpdump",
+    "udhcpc",
     "util-linux",
 ];
 

@@ -4,6 +4,7 @@ use keepline_engine::net::{LinkId, Side, Transport};
 
 use super::super::{
     fault::Fault,
+    keywords::InterfaceRole,
     model::{Accept, Interface, Listen, ListenAddress, Softswitch, XdpMode},
     section::Section,
     text::ListenText,
@@ -48,8 +49,9 @@ pub(super) fn interfaces(root: &mut Section<'_>) -> Interfaces {
 
 fn interface(mut section: Section<'_>) -> Option<At<Interface>> {
     let name: Option<At<String>> = section.required("name", "\"lan0\"");
-    let side = section.required("role", "\"lan\"");
-    let xdp = section.get("xdp", XdpMode::Auto);
+    let role: Option<InterfaceRole> = section.required("role", "\"lan\"");
+    // XDP cannot send into most tunnel devices: the slow path carries what is routed there.
+    let xdp = section.get("xdp", role.map_or(XdpMode::Auto, InterfaceRole::xdp));
     section.not_enforced("max_calls");
     let max_calls = section.optional::<u32>("max_calls");
     section.not_yet("max_kbps", "bound the link with `max_calls`");
@@ -64,7 +66,7 @@ fn interface(mut section: Section<'_>) -> Option<At<Interface>> {
     let name = name?;
     let value = Interface {
         name: name.value,
-        side: side?,
+        side: role?.side(),
         xdp,
         max_calls,
     };
@@ -75,7 +77,7 @@ fn interface(mut section: Section<'_>) -> Option<At<Interface>> {
 }
 
 /// The kernel's `dev_valid_name`.
-fn kernel_accepts(name: &str) -> bool {
+pub(super) fn kernel_accepts(name: &str) -> bool {
     (1..=15).contains(&name.len())
         && name != "."
         && name != ".."

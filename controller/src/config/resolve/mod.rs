@@ -6,6 +6,7 @@
 mod groups;
 mod links;
 mod service;
+mod tunnels;
 
 use std::ops::RangeInclusive;
 
@@ -67,6 +68,8 @@ pub(super) fn resolve<'d>(
     let listen = links::listen(root.table("listen"), &interfaces);
     let mut spoken = Vec::new();
     let softswitches = groups::softswitches(&mut root, gateway.domain.as_deref(), &mut spoken);
+    let tunnels = tunnels::tunnels(&mut root);
+    let segments = tunnels::segments(&mut root, tunnels.as_deref());
     let registration = service::registration(root.table("registration"));
     let survivability = service::survivability(root.table("survivability"));
     let keepalive = service::keepalive(root.table("keepalive"));
@@ -85,6 +88,8 @@ pub(super) fn resolve<'d>(
         interfaces: interfaces?.into_iter().map(|at| at.value).collect(),
         listen: listen.resolved?,
         softswitches: softswitches?,
+        segments: segments?,
+        tunnels: tunnels?.into_iter().map(|at| at.value).collect(),
         registration,
         survivability,
         keepalive,
@@ -100,10 +105,8 @@ pub(super) fn resolve<'d>(
 }
 
 /// Sections of the interface that this version knows of, but cannot serve.
-const LATER: [(&str, &str); 6] = [
+const LATER: [(&str, &str); 4] = [
     ("pstn", "remove it: calls to numbers go to the softswitch"),
-    ("segment", "remove it: layer-2 segments are not carried"),
-    ("tunnel", "remove it: tunnels are not watched"),
     ("mesh", "remove it: this gateway stands alone"),
     ("cluster", "remove it: the embedded store is used"),
     (
