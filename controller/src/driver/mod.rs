@@ -4,6 +4,7 @@
 //! input its outputs are drained in order, then it sleeps until the next input or timeout.
 
 mod asks;
+mod carry;
 mod clock;
 mod conf;
 mod connections;
@@ -20,7 +21,12 @@ mod streams;
 mod told;
 mod xdp;
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::SocketAddr,
+    path::PathBuf,
+    time::Duration,
+};
 
 pub use clock::{Clock, SystemClock};
 pub use data_path::{DataPath, NoDataPath};
@@ -33,7 +39,7 @@ use keepline_engine::{
     media::Seen,
     net::LinkId,
     steer::{Delta, Flow},
-    time::Now,
+    time::{Mono, Now},
 };
 use sockets::{Heard, Sockets};
 use streams::Streams;
@@ -80,6 +86,8 @@ struct Driver {
     overrun: bool,
     tunnels: Tunnels,
     traffic: Box<dyn Traffic>,
+    /// When the slow path last heard a media port; kept where tunnels are watched.
+    media_heard: HashMap<SocketAddr, Mono>,
 }
 
 /// The queues the loop listens to.
@@ -151,7 +159,12 @@ impl Driver {
                     self.gateway.unreachable(now, error.to, error.quoted)
                 }
                 Heard::Stream(told) => self.connection_told(now, told),
-                Heard::Media { local, from, bytes } => self.slow_path(now, local, from, &bytes),
+                Heard::Media { local, from, bytes } => {
+                    if !self.tunnels.is_empty() {
+                        self.media_heard.insert(local, now.mono);
+                    }
+                    self.slow_path(now, local, from, &bytes);
+                }
             }
             self.drain_outputs();
             next = queue.try_recv().ok();
@@ -169,9 +182,7 @@ impl Driver {
 
     /// Carries out what the engine wants, in its order.
     fn drain_outputs(&mut self) {
-        for event in self.tunnels.drain(self.clock.now(), &mut *self.traffic) {
-            self.journal.record(&event);
-        }
+        self.drain_tunnels();
         while let Some(output) = self.gateway.poll_output() {
             match output {
                 Output::Send {
@@ -204,7 +215,10 @@ impl Driver {
                     tracing::warn!(%error, %local, "media port not held: no slow path for its call");
                 }
             }
-            Delta::PortClose { local } => self.sockets.close_media(*local),
+            Delta::PortClose { local } => {
+                self.media_heard.remove(local);
+                self.sockets.close_media(*local);
+            }
             _ => {
                 let now = self.clock.now().mono;
                 if let Err(error) = self.data_path.apply(delta, now) {
@@ -218,7 +232,9 @@ impl Driver {
     fn timeout(&mut self) {
         let now = self.clock.now();
         self.gateway.handle_timeout(now);
-        self.tunnels.due(now, &mut *self.traffic);
+        self.tunnels.see(now, &mut *self.traffic);
+        self.watch_stalls(now);
+        self.tunnels.due(now);
     }
 
     fn tick(&mut self) {
@@ -296,7 +312,10 @@ impl Driver {
         }
         if matches!(change, NetChange::Link { .. } | NetChange::LinkGone { .. }) {
             self.tunnels.links(now, &self.netlink.table());
+            // A tunnel's calls are elsewhere before its link is called down.
+            self.drain_tunnels();
         }
+        self.tunnels.routes_changed(&self.netlink.table());
         let (name, up) = match change {
             NetChange::Link { name, up, .. } => (Some(name.clone()), Some(*up)),
             NetChange::LinkGone { name, .. } => (Some(name.clone()), Some(false)),
@@ -309,10 +328,12 @@ impl Driver {
             let Ok(link) = u8::try_from(index).map(LinkId) else {
                 continue;
             };
-            if name.as_ref().is_some_and(|name| *name != interface.name) {
+            let device = self.netlink.device_of(&interface.name);
+            let concerns = |name: &String| [&interface.name, &device].contains(&name);
+            if !name.as_ref().is_none_or(concerns) {
                 continue;
             }
-            if let Some(up) = up {
+            if let Some(up) = up.filter(|_| name.as_ref() == Some(&device)) {
                 self.gateway.link_changed(now, link, up);
             }
             if let Err(error) = self.data_path.route_changed(link, now.mono) {

@@ -57,6 +57,8 @@ pub(super) struct Sockets {
     heard: mpsc::Sender<Heard>,
     listeners: Vec<Bound>,
     media: HashMap<SocketAddr, (Bound, JoinHandle<()>)>,
+    /// Interfaces whose traffic another device carries, and which.
+    carried: HashMap<String, String>,
 }
 
 impl Sockets {
@@ -67,6 +69,7 @@ impl Sockets {
             heard,
             listeners: Vec::new(),
             media: HashMap::new(),
+            carried: HashMap::new(),
         }
     }
 
@@ -113,7 +116,7 @@ impl Sockets {
         if self.media.contains_key(&at) {
             return Ok(());
         }
-        let socket = Arc::new(bind(interface, at)?);
+        let socket = Arc::new(bind(self.device(interface), at)?);
         let task = tokio::spawn(read_media(at, socket.clone(), self.heard.clone()));
         let bound = Bound {
             interface: interface.to_owned(),
@@ -130,6 +133,22 @@ impl Sockets {
         }
     }
 
+    /// The sockets of an interface are on this device from now on.
+    pub(super) fn carry(&mut self, interface: &str, device: &str) {
+        if interface == device {
+            self.carried.remove(interface);
+        } else {
+            self.carried.insert(interface.to_owned(), device.to_owned());
+        }
+        self.rebind(interface);
+    }
+
+    fn device<'a>(&'a self, interface: &'a str) -> &'a str {
+        self.carried
+            .get(interface)
+            .map_or(interface, String::as_str)
+    }
+
     /// Binds the sockets of an interface to it anew: a binding is to a device, by its index, and
     /// the device was made anew.
     pub(super) fn rebind(&self, interface: &str) {
@@ -139,7 +158,8 @@ impl Sockets {
                 continue;
             }
             let socket = socket2::SockRef::from(&*bound.socket);
-            if let Err(error) = socket.bind_device(Some(interface.as_bytes())) {
+            let device = self.device(interface);
+            if let Err(error) = socket.bind_device(Some(device.as_bytes())) {
                 tracing::warn!(%error, interface, "a socket stays deaf");
             }
         }

@@ -28,7 +28,7 @@ use crate::{
     netlink::{LinkResolver, Netlink},
     steer::LinkPlace,
     store::{FileStore, Health, OpenError},
-    tunnel::{Tunnels, traffic},
+    tunnel::{Tunnels, routes::Routes, traffic},
 };
 
 /// Questions of the API that wait for the driver.
@@ -136,7 +136,12 @@ pub async fn run(options: Options) -> Result<(), StartError> {
         let hint = error.remedy().unwrap_or_default();
         StartError::new("segments", error.to_string(), hint)
     })?;
-    let (tunnels, frames) = Tunnels::new(&config, clock.now(), &netlink.table());
+    let (mut tunnels, frames) = Tunnels::new(&config, clock.now(), &netlink.table());
+    if !tunnels.is_empty() {
+        let routes = Routes::start(netlink.clone())
+            .map_err(|error| StartError::new("netlink", error.to_string(), ""))?;
+        tunnels.move_routes(routes, &netlink.table());
+    }
     let mut driver = Driver {
         tunnels,
         traffic,
@@ -155,6 +160,7 @@ pub async fn run(options: Options) -> Result<(), StartError> {
         degraded: std::collections::BTreeMap::new(),
         fast_path_failing: None,
         overrun: false,
+        media_heard: std::collections::HashMap::new(),
     };
     // Flows of restored calls are claimed before anything is heard: no plan of theirs changes.
     driver.drain_outputs();

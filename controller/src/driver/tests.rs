@@ -110,6 +110,7 @@ impl World {
             overrun: false,
             tunnels,
             traffic: Box::new(Counters::default()),
+            media_heard: HashMap::new(),
         };
         let mut world = Self {
             driver,

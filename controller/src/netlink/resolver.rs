@@ -27,7 +27,9 @@ impl Resolver for LinkResolver {
     fn resolve(&mut self, egress: LinkId, to: IpAddr) -> Option<Route> {
         let table = self.netlink.table();
         let name = self.names.get(usize::from(egress.0))?;
-        let (ifindex, link) = table.link_by_name(name)?;
+        let (ifindex, link) = table.link_by_name(&self.netlink.device_of(name))?;
+        // Its addresses stay its own.
+        let home = table.link_by_name(name).map_or(ifindex, |(index, _)| index);
         if table.link_of_address(to).is_some() {
             return Some(Route {
                 next_hop: to,
@@ -40,7 +42,7 @@ impl Resolver for LinkResolver {
                 local: true,
             });
         }
-        let hop = table.next_hop(ifindex, to)?;
+        let hop = table.next_hop_by(home, ifindex, to)?;
         self.netlink.manage(hop.ifindex, hop.next_hop);
         Some(Route {
             next_hop: hop.next_hop,

@@ -99,20 +99,34 @@ impl Table {
     /// has its default route in a table of its own, behind a rule the link choice replaces.
     #[must_use]
     pub fn next_hop(&self, ifindex: u32, destination: IpAddr) -> Option<NextHop> {
+        self.next_hop_by(ifindex, ifindex, destination)
+    }
+
+    /// The same where another device carries what belongs to the link `home`: by the routes of
+    /// either, as neighbours of the device, from the addresses of `home`.
+    #[must_use]
+    pub fn next_hop_by(&self, home: u32, ifindex: u32, destination: IpAddr) -> Option<NextHop> {
         let link = self.links.get(&ifindex).filter(|link| link.up)?;
+        let own = self.links.get(&home).unwrap_or(link);
         if self.link_of_address(destination).is_some() {
             return None;
         }
         let route = self
             .routes
             .iter()
-            .filter(|r| r.ifindex == ifindex && r.destination.contains(&destination))
+            .filter(|r| {
+                [home, ifindex].contains(&r.ifindex) && r.destination.contains(&destination)
+            })
             .min_by_key(|r| (std::cmp::Reverse(r.destination.prefix_len()), r.metric))?;
         let next_hop = route.gateway.unwrap_or(destination);
         Some(NextHop {
             ifindex,
             next_hop,
-            source: route.source.or_else(|| link.source_for(next_hop))?,
+            source: own
+                .source_for(next_hop)
+                .filter(|_| home != ifindex)
+                .or(route.source)
+                .or_else(|| own.source_for(next_hop))?,
             source_mac: link.mac,
             dest_mac: self.neighbours.get(&(ifindex, next_hop)).copied(),
             mtu: route.mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu)),
@@ -123,7 +137,8 @@ impl Table {
 impl LinkState {
     /// The address to speak from to a neighbour: one of its subnet, else the first of its
     /// family; never a link-local one, since what leaves goes beyond the neighbour.
-    fn source_for(&self, neighbour: IpAddr) -> Option<IpAddr> {
+    #[must_use]
+    pub(crate) fn source_for(&self, neighbour: IpAddr) -> Option<IpAddr> {
         let same_family = || {
             self.addresses
                 .iter()
@@ -196,6 +211,20 @@ mod tests {
             ],
             neighbours: HashMap::from([((2, ip("192.0.2.253")), [2, 0, 0, 0, 0, 9])]),
         }
+    }
+
+    #[test]
+    fn mx8_what_another_device_carries_keeps_its_address_and_finds_neighbours_there() {
+        let hop = two_wans()
+            .next_hop_by(2, 3, ip("203.0.113.7"))
+            .expect("a hop");
+        assert_eq!((hop.ifindex, hop.next_hop), (3, ip("198.51.100.9")));
+        assert_eq!(hop.source, ip("192.0.2.1"));
+        let hop = two_wans()
+            .next_hop_by(2, 3, ip("192.0.2.77"))
+            .expect("a hop");
+        assert_eq!((hop.ifindex, hop.next_hop), (3, ip("192.0.2.77")));
+        assert_eq!(hop.source, ip("192.0.2.1"));
     }
 
     #[test]

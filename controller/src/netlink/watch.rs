@@ -5,7 +5,7 @@
 //! the removal of a primary address that of its secondaries.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     io,
     net::IpAddr,
     sync::{Arc, PoisonError, RwLock},
@@ -46,6 +46,8 @@ const QUEUE: usize = 1024;
 pub struct Netlink {
     table: Arc<RwLock<Arc<Table>>>,
     wanted: mpsc::Sender<(u32, IpAddr)>,
+    /// Interfaces whose traffic another device carries, and which.
+    carried: Arc<RwLock<HashMap<String, String>>>,
 }
 
 impl Netlink {
@@ -87,7 +89,12 @@ impl Netlink {
         watcher.publish();
         watcher.dirty = false;
         tokio::spawn(watcher.run());
-        Ok((Self { table, wanted }, receiver))
+        let netlink = Self {
+            table,
+            wanted,
+            carried: Arc::default(),
+        };
+        Ok((netlink, receiver))
     }
 
     /// The present table. Take one per decision: two looks may differ.
@@ -97,6 +104,27 @@ impl Netlink {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// What the configuration calls `interface` is on this device from now on: another tunnel
+    /// carries it.
+    pub fn carry(&self, interface: &str, device: &str) {
+        let mut carried = self.carried.write().unwrap_or_else(PoisonError::into_inner);
+        if interface == device {
+            carried.remove(interface);
+        } else {
+            carried.insert(interface.to_owned(), device.to_owned());
+        }
+    }
+
+    /// The device that carries an interface: its own, as a rule.
+    #[must_use]
+    pub fn device_of(&self, interface: &str) -> String {
+        let carried = self.carried.read().unwrap_or_else(PoisonError::into_inner);
+        carried
+            .get(interface)
+            .map_or(interface, String::as_str)
+            .to_owned()
     }
 
     /// Has the kernel resolve a neighbour and keep it resolved although no packet of its own

@@ -4,25 +4,28 @@
 //! carries out what it says. It decides nothing.
 
 pub mod announce;
+mod carry;
 pub mod machine;
 pub mod packet;
+pub mod routes;
 pub mod traffic;
+mod view;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use keepline_engine::{
     event::{Event, Evidence},
     time::{Mono, Now},
     tunnel::{
-        Carrier, Monitor, Output, SegmentConf, TunnelConf, TunnelId, TunnelView,
+        Carrier, Monitor, Output, SegmentConf, TunnelConf, TunnelId,
         answer::{Ignored, Prober},
     },
 };
 use tokio::{sync::mpsc, task::JoinHandle};
 
-use self::{packet::PacketSocket, traffic::Traffic};
+pub use self::carry::Carried;
+use self::{packet::PacketSocket, routes::Routes, traffic::Traffic};
 use crate::{
-    api::model,
     config::{
         Config,
         model::{Segment, Tunnel},
@@ -48,6 +51,15 @@ pub struct Tunnels {
     heard: Vec<u64>,
     /// Times a tunnel was left, per segment.
     switches: Vec<u64>,
+    /// When each tunnel last brought a frame.
+    inbound: Vec<Option<Mono>>,
+    /// Which tunnel carries what is routed through each.
+    carrier: Vec<TunnelId>,
+    /// Something happened that may change that.
+    shifted: bool,
+    routes: Option<Routes>,
+    /// `arp_ignore` of devices that carry what is another's, as it was.
+    arp_ignore: HashMap<TunnelId, String>,
 }
 
 /// A prober's socket on the device with this index.
@@ -103,6 +115,11 @@ impl Tunnels {
             frames,
             heard: vec![0; config.tunnels.len()],
             switches: vec![0; config.segments.len()],
+            inbound: vec![None; config.tunnels.len()],
+            carrier: ids(&config.tunnels).map(|(id, _)| id).collect(),
+            shifted: false,
+            routes: None,
+            arp_ignore: HashMap::new(),
         };
         tunnels.listen(table);
         (tunnels, heard)
@@ -142,22 +159,45 @@ impl Tunnels {
         }
     }
 
-    /// Reads the data path's stamps, then does what is due. Call it every 100 ms, and no later
-    /// than [`Self::poll_timeout`] says.
-    pub fn due(&mut self, now: Now, traffic: &mut dyn Traffic) {
+    /// Reads the data path's stamps. Call it every 100 ms, and before [`Self::due`].
+    pub fn see(&mut self, now: Now, traffic: &mut dyn Traffic) {
         for (id, tunnel) in ids(&self.tunnels) {
             let answers = self.heard[usize::from(id.0)];
             if let Some(at) = traffic.last_inbound(now.mono, &tunnel.interface, answers) {
                 self.monitor.inbound(now, id, at);
+                self.inbound[usize::from(id.0)] = Some(at);
             }
         }
+    }
+
+    /// Does what is due, no later than [`Self::poll_timeout`] says.
+    pub fn due(&mut self, now: Now) {
         self.monitor.handle_timeout(now);
+    }
+
+    /// Tunnels that carried frames and have been silent for so long, with their interfaces.
+    #[must_use]
+    pub fn silent(&self, now: Mono, limit: Duration) -> Vec<(TunnelId, String)> {
+        let silent = |at: &Option<Mono>| at.is_some_and(|at| now.since(at) >= limit);
+        let tunnels = ids(&self.tunnels).zip(&self.inbound);
+        tunnels
+            .filter(|(_, at)| silent(at))
+            .map(|((id, tunnel), _)| (id, tunnel.interface.clone()))
+            .collect()
+    }
+
+    /// The RTP of several calls through a tunnel went silent together at `at` (KL6). A frame that
+    /// was only counted later is no sign of life: the tunnel has been silent since.
+    pub fn stalled(&mut self, now: Now, tunnel: TunnelId, calls: usize, at: Mono) {
+        let counted = self.inbound[usize::from(tunnel.0)].unwrap_or(at);
+        self.monitor.stalled(now, tunnel, calls, at.max(counted));
     }
 
     /// Carries out what the monitor wants; what happened is returned.
     pub fn drain(&mut self, now: Now, traffic: &mut dyn Traffic) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(output) = self.monitor.poll_output() {
+            self.shifted |= !matches!(output, Output::Probe { .. });
             match output {
                 Output::Probe {
                     tunnel,
@@ -256,76 +296,8 @@ impl Tunnels {
         }
     }
 
-    /// Segments, for `status`.
-    #[must_use]
-    pub fn segments(&self) -> Vec<model::Segment> {
-        let views = self.monitor.segments().into_iter();
-        views
-            .zip(self.segments.iter().zip(&self.switches))
-            .map(|(view, (segment, &switches))| model::Segment {
-                interface: segment.interface.clone().unwrap_or_default(),
-                active: view.active.map(|id| self.name(id)),
-                switches,
-            })
-            .collect()
-    }
-
-    /// Tunnels, for `status` and `tunnels`.
-    #[must_use]
-    pub fn views(&self, now: Now) -> Vec<model::Tunnel> {
-        let views = self.monitor.tunnels(now).into_iter();
-        views.map(|view| self.shown(now, &view)).collect()
-    }
-
-    fn shown(&self, now: Now, view: &TunnelView) -> model::Tunnel {
-        let tunnel = &self.tunnels[usize::from(view.id.0)];
-        let segment = self.segments.get(usize::from(view.segment.0));
-        // Never heard: since the daemon watches it.
-        let silent = view
-            .silent
-            .unwrap_or_else(|| now.mono.since(view.since.mono));
-        model::Tunnel {
-            name: tunnel.name.clone(),
-            interface: tunnel.interface.clone(),
-            state: view.state.name().to_owned(),
-            last_inbound_s: silent.as_secs(),
-            reason: view.reason.to_owned(),
-            segment: segment
-                .map(|segment| segment.name(&self.tunnels).to_owned())
-                .unwrap_or_default(),
-            active: view.active,
-            proven: view.proven,
-            since: timestamp(view.since),
-            next_probe_s: view.next_probe.map(|left| left.as_secs()),
-            returns_in_s: view.returns_in.map(|left| left.as_secs()),
-            flaps: view.flaps,
-        }
-    }
-
-    /// Why a tunnel or segment of this name is in its state: name, state, present evidence.
-    #[must_use]
-    pub fn explain(&self, now: Now, object: &str) -> Option<(String, String, Event)> {
-        let views = self.monitor.tunnels(now);
-        let named = |view: &&TunnelView| {
-            view.name == object || self.tunnels[usize::from(view.id.0)].interface == object
-        };
-        let segment = || {
-            let of = self.monitor.segments();
-            let view = of.iter().find(|segment| segment.name == object)?.active?;
-            views.iter().find(|tunnel| tunnel.id == view)
-        };
-        let view = views.iter().find(named).or_else(segment)?;
-        let state = view.state.name().to_owned();
-        let present = Event {
-            at: now,
-            kind: "tunnel",
-            object: view.name.clone(),
-            from: state.clone(),
-            to: state.clone(),
-            rule: view.reason,
-            evidence: view.evidence.clone(),
-        };
-        Some((view.name.clone(), state, present))
+    fn device(&self, id: TunnelId) -> &str {
+        &self.tunnels[usize::from(id.0)].interface
     }
 
     fn name(&self, id: TunnelId) -> String {
@@ -335,10 +307,6 @@ impl Tunnels {
 
 fn ids(tunnels: &[Tunnel]) -> impl Iterator<Item = (TunnelId, &Tunnel)> {
     (0_u16..).map(TunnelId).zip(tunnels)
-}
-
-fn timestamp(at: Now) -> String {
-    humantime::format_rfc3339_millis(std::time::UNIX_EPOCH + at.wall.0).to_string()
 }
 
 fn carrier(table: &Table, tunnel: &Tunnel) -> Carrier {
