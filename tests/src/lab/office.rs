@@ -96,6 +96,14 @@ impl Office {
     /// When one of the programs does not start; the message quotes it.
     pub fn open(opening: &Opening) -> Result<Self> {
         let branch = Branch::raise().context("the lab cannot be raised")?;
+        Self::open_on(branch, opening)
+    }
+
+    /// The same on a branch that a test has added to.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_on(branch: Branch, opening: &Opening) -> Result<Self> {
         let primary = Softswitch::start(&branch, 0, opening.digest)?;
         let backup = Softswitch::start(&branch, 1, opening.digest)?;
         let gateway = Gateway::start(&branch, &opening.config)?;

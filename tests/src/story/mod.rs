@@ -7,6 +7,7 @@ mod deaths;
 mod media;
 mod restart;
 mod timeline;
+mod tunnels;
 
 use std::path::Path;
 
@@ -23,7 +24,8 @@ pub fn play(name: &str, json: Option<&Path>) -> Result<bool> {
     let mut timeline = Timeline::start();
     match name {
         "main" => branch_story::play(&mut timeline),
-        other => bail!("no story {other}: there is main"),
+        "tunnels" => tunnels::play(&mut timeline),
+        other => bail!("no story {other}: there are main and tunnels"),
     }
     timeline.table();
     if let Some(file) = json {
