@@ -158,7 +158,7 @@ fn each_fault_has_its_place_and_hint() {
         (
             servers,
             r#"{ uri = "sip:192.0.2.10;transport=tcp" }"#,
-            "13:20 `sip:192.0.2.10;transport=tcp` asks for a transport that is not supported in this version | write `;transport=udp`, or leave it out",
+            "13:20 this server is spoken to over TCP, which no WAN interface listens for | add `\"wan0:5060\"`, with your interface's name, to [listen] tcp",
         ),
         (
             servers,

@@ -91,6 +91,8 @@ pub(super) struct Listeners {
 }
 
 pub(super) fn listen(mut section: Section<'_>, interfaces: &Interfaces) -> Listeners {
+    let udp: Vec<At<ListenText>> = section.get("udp", Vec::new());
+    let tcp: Vec<At<ListenText>> = section.get("tcp", Vec::new());
     let tls = section.get_at("tls", Vec::<ListenText>::new());
     if !tls.value.is_empty() {
         section.fault(Fault::error(
@@ -99,14 +101,9 @@ pub(super) fn listen(mut section: Section<'_>, interfaces: &Interfaces) -> Liste
             "write `tls = []`, or leave it out",
         ));
     }
-    let tcp: Vec<At<ListenText>> = section.get("tcp", Vec::new());
-    let udp: Vec<At<ListenText>> = match tcp.is_empty() {
-        // Something must be listened to.
-        true => section
-            .required("udp", "[\"lan0:5060\", \"wan0:5060\"]")
-            .unwrap_or_default(),
-        false => section.get("udp", Vec::new()),
-    };
+    if udp.is_empty() && tcp.is_empty() {
+        nothing(&mut section);
+    }
     let accept = section.get("accept", Accept::Peers);
     if udp.len() + tcp.len() > MAX_LISTENERS {
         let message = format!("more than {MAX_LISTENERS} listeners");
@@ -131,6 +128,19 @@ pub(super) fn listen(mut section: Section<'_>, interfaces: &Interfaces) -> Liste
     let resolved = udp.zip(tcp).map(|(udp, tcp)| Listen { udp, tcp, accept });
     let resolved = resolved.filter(|listen| listen.all().next().is_some());
     Listeners { resolved, ports }
+}
+
+/// Something must be listened to.
+fn nothing(section: &mut Section<'_>) {
+    let example = "[\"lan0:5060\", \"wan0:5060\"]";
+    let written: Option<At<Vec<ListenText>>> = section.required("udp", example);
+    if let Some(empty) = written.filter(|at| at.value.is_empty()) {
+        section.fault(Fault::error(
+            empty.span,
+            "[listen] names no listener",
+            format!("write `udp = {example}`"),
+        ));
+    }
 }
 
 fn port(text: &ListenText) -> u16 {
@@ -207,7 +217,7 @@ pub(super) fn sides(
     }
 }
 
-/// Each transport that a server asks for needs a listener on the WAN: requests leave from it, and
+/// Each transport over connections that a server asks for needs a listener on the WAN: requests leave from it, and
 /// the softswitch answers and calls there.
 pub(super) fn transports(
     root: &Section<'_>,
@@ -225,7 +235,8 @@ pub(super) fn transports(
         let mut all = interfaces.iter().enumerate();
         all.any(|(index, at)| at.value.side == Side::Wan && is_on(on, index))
     };
-    for server in spoken {
+    // A WAN that nothing at all listens on is warned of already.
+    for server in spoken.iter().filter(|at| at.value.is_stream()) {
         let transport = server.value;
         if listen.all().any(|(over, on)| over == transport && wan(on)) {
             continue;
