@@ -11,4 +11,5 @@ pub mod netlink;
 pub mod probe;
 pub mod steer;
 pub mod store;
+pub mod tls;
 pub mod tunnel;

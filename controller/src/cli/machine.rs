@@ -5,7 +5,10 @@ use std::{net::SocketAddr, os::unix::net::UnixStream, path::Path};
 use keepline_engine::net::Transport;
 
 use super::{clock, interface};
-use crate::config::{Config, model::ListenAddress};
+use crate::{
+    config::{Config, model::ListenAddress},
+    tls::{Files, Tls},
+};
 
 /// Kernel that `NTF_EXT_MANAGED` and pinned XDP links need.
 const KERNEL: (u32, u32) = (5, 18);
@@ -73,6 +76,7 @@ pub(super) fn checks(config: Option<&Config>, socket: &Path) -> Vec<Check> {
         checks.push(interface(&there.name));
         checks.extend(interface::checks(there));
     }
+    checks.extend(config.tls.iter().map(certificates));
     // A running daemon holds the very ports that would be tried.
     if UnixStream::connect(socket).is_err() {
         let listeners = config.listen.all();
@@ -211,6 +215,16 @@ fn listener(config: &Config, transport: Transport, listen: ListenAddress) -> Opt
             )
         }
     })
+}
+
+/// The files of `[tls]` hold what they must, and the key is the certificate's.
+fn certificates(files: &Files) -> Check {
+    let (ok, found) = match Tls::load(files) {
+        Ok(_) => (true, format!("{} can be shown", files.cert.display())),
+        Err(error) => (false, error.to_string()),
+    };
+    let remedy = "correct [tls]: cert, key and ca are PEM files, the key is the certificate's";
+    Check::needed("tls", ok, found, remedy)
 }
 
 fn api_port(listen: SocketAddr) -> Check {

@@ -10,6 +10,7 @@ use super::{
     },
     value::{Node, Value, quoted, read_text},
 };
+use crate::tls::ClientCertificates;
 
 /// `interface.role`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,4 +100,7 @@ keywords!(SurvivabilityPolicy {
 } later ["local-users"]);
 keywords!(OnPathDown { "silent" => Silent, "error" => Error } later []);
 keywords!(Learn { "once" => Once, "never" => Never } later []);
+keywords!(ClientCertificates {
+    "off" => Off, "optional" => Optional, "required" => Required,
+} later []);
 keywords!(Ice { "strip" => Strip } later ["relay", "pass"]);

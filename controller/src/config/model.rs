@@ -16,6 +16,8 @@ use keepline_engine::{
     tunnel::{Detect, TunnelId},
 };
 
+use crate::tls::Files;
+
 /// A whole configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -25,6 +27,8 @@ pub struct Config {
     pub interfaces: Vec<Interface>,
     /// `[listen]`.
     pub listen: Listen,
+    /// `[tls]`: the certificates of listeners and servers over TLS.
+    pub tls: Option<Files>,
     /// `[[softswitch]]`, in file order: the position is the engine's `GroupId`.
     pub softswitches: Vec<Softswitch>,
     /// `[[segment]]`, in file order: the position is the engine's `SegmentId`.
@@ -122,6 +126,8 @@ pub struct Listen {
     pub udp: Vec<ListenAddress>,
     /// Over TCP, in file order.
     pub tcp: Vec<ListenAddress>,
+    /// Over TLS, in file order.
+    pub tls: Vec<ListenAddress>,
     /// Who may speak on the WAN.
     pub accept: Accept,
 }
@@ -130,7 +136,9 @@ impl Listen {
     /// Every listener: the position is the engine's `ListenerId`.
     pub fn all(&self) -> impl Iterator<Item = (Transport, ListenAddress)> {
         let udp = self.udp.iter().map(|at| (Transport::Udp, *at));
-        udp.chain(self.tcp.iter().map(|at| (Transport::Tcp, *at)))
+        let tcp = self.tcp.iter().map(|at| (Transport::Tcp, *at));
+        let tls = self.tls.iter().map(|at| (Transport::Tls, *at));
+        udp.chain(tcp).chain(tls)
     }
 }
 

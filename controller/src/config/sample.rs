@@ -31,7 +31,7 @@ mod tests {
     fn sample_is_clean_and_its_comments_are_the_defaults() {
         let mut all = config(&uncommented());
         assert_eq!(all.interfaces[1].max_calls.take(), Some(200));
-        assert!(all.api.take().is_some());
+        assert!(all.api.take().is_some() && all.tls.take().is_some());
         let tunnels = std::mem::take(&mut all.tunnels);
         let timers = |of: &super::super::model::Tunnel| {
             (

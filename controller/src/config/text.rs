@@ -206,17 +206,14 @@ impl Value for ServerUri {
     }
 }
 
-/// `sip:ADDRESS[:PORT][;transport=udp|tcp]`, RFC 3261 section 19.1.1 without its user part.
+/// `sip:ADDRESS[:PORT][;transport=udp|tcp|tls]` or `sips:ADDRESS[:PORT]`, RFC 3261 section 19.1.1 without its user part.
 fn parse_server(text: &str) -> Parsed<(Transport, SocketAddr)> {
     let fault = |what: &str, hint: &str| (format!("`{text}` {what}"), hint.to_owned());
     const FORM: &str = "write `sip:ADDRESS:PORT`, such as `sip:192.0.2.10:5060`";
-    if strip_scheme(text, "sips:").is_some() {
-        return Err(fault(
-            "asks for TLS, which is not supported in this version",
-            FORM,
-        ));
-    }
-    let rest = strip_scheme(text, "sip:").ok_or_else(|| fault("is not a SIP URI", FORM))?;
+    let sips = strip_scheme(text, "sips:");
+    let rest = sips
+        .or_else(|| strip_scheme(text, "sip:"))
+        .ok_or_else(|| fault("is not a SIP URI", FORM))?;
     if rest.contains('@') {
         return Err(fault("names a user; a server has none", FORM));
     }
@@ -227,12 +224,7 @@ fn parse_server(text: &str) -> Parsed<(Transport, SocketAddr)> {
         match parameter.to_ascii_lowercase().as_str() {
             "transport=udp" => transport = Transport::Udp,
             "transport=tcp" => transport = Transport::Tcp,
-            "transport=tls" => {
-                return Err(fault(
-                    "asks for TLS, which is not supported in this version",
-                    "write `;transport=tcp` or `;transport=udp`",
-                ));
-            }
+            "transport=tls" => transport = Transport::Tls,
             _ => {
                 return Err(fault(
                     "has a parameter that means nothing here",
@@ -241,7 +233,20 @@ fn parse_server(text: &str) -> Parsed<(Transport, SocketAddr)> {
             }
         }
     }
-    let address = parse_host(host).ok_or_else(|| {
+    if sips.is_some() && transport == Transport::Udp && text.contains(';') {
+        return Err(fault(
+            "asks for TLS and for UDP",
+            "write `sips:` or `;transport=udp`, not both",
+        ));
+    }
+    // TCP under `sips:` is TLS over TCP (RFC 3261 section 26.2.2).
+    let transport = sips.map_or(transport, |_| Transport::Tls);
+    let port = if transport == Transport::Tls {
+        5061
+    } else {
+        5060
+    };
+    let address = parse_host(host, port).ok_or_else(|| {
         let name = host.chars().any(|c| c.is_ascii_alphabetic()) && !host.starts_with('[');
         if name {
             fault(
@@ -260,7 +265,7 @@ fn strip_scheme<'t>(text: &'t str, scheme: &str) -> Option<&'t str> {
     head.eq_ignore_ascii_case(scheme).then_some(rest)
 }
 
-fn parse_host(host: &str) -> Option<SocketAddr> {
+fn parse_host(host: &str, port: u16) -> Option<SocketAddr> {
     if let Ok(address) = host.parse::<SocketAddr>() {
         return Some(address).filter(|address| address.port() != 0);
     }
@@ -270,7 +275,7 @@ fn parse_host(host: &str) -> Option<SocketAddr> {
         .unwrap_or(host);
     let address = bare.parse::<IpAddr>().ok()?;
     // An IPv6 address without brackets is not a URI's host.
-    (address.is_ipv4() == (bare == host)).then_some(SocketAddr::new(address, 5060))
+    (address.is_ipv4() == (bare == host)).then_some(SocketAddr::new(address, port))
 }
 
 #[cfg(test)]
@@ -325,6 +330,13 @@ mod tests {
             parse_server("sip:192.0.2.10;transport=TCP"),
             over(Transport::Tcp, "192.0.2.10:5060")
         );
+        for tls in [
+            "sips:192.0.2.10",
+            "sip:192.0.2.10;transport=tls",
+            "sips:192.0.2.10;transport=tcp",
+        ] {
+            assert_eq!(parse_server(tls), over(Transport::Tls, "192.0.2.10:5061"));
+        }
         assert_eq!(parse_server("sip:192.0.2.10"), address("192.0.2.10:5060"));
         assert_eq!(
             parse_server("SIP:192.0.2.10:5070;transport=UDP"),
@@ -340,10 +352,9 @@ mod tests {
         );
         for (wrong, why) in [
             ("192.0.2.10", "not a SIP URI"),
-            ("sips:192.0.2.10", "TLS"),
+            ("sips:192.0.2.10;transport=udp", "TLS and for UDP"),
             ("sip:core.example.test", "names a host"),
             ("sip:bob@192.0.2.10", "names a user"),
-            ("sip:192.0.2.10;transport=tls", "TLS"),
             ("sip:192.0.2.10;transport=sctp", "parameter"),
             ("sip:192.0.2.10;lr", "parameter"),
             ("sip:192.0.2.300", "no valid address"),

@@ -1,12 +1,17 @@
 //! What happens to connections, told to the engine, and the other way round.
 
-use keepline_engine::{net::ListenerId, time::Now};
+use keepline_engine::{
+    event::{Event, Evidence},
+    net::ListenerId,
+    time::Now,
+};
 use tokio::net::TcpStream;
 
 use super::{
     Clock as _, Driver,
     streams::{Key, Refused, Told},
 };
+use crate::tls::{Tls, TlsError};
 
 impl Driver {
     /// Something happened to a connection. What is told of one that lost its name to a later one
@@ -26,9 +31,20 @@ impl Driver {
                 tracing::debug!(peer = %key.1, %why, "connection closed");
                 self.gateway.stream_broken(now, key.0, key.1, begun, why);
             }
-            Told::Failed { key, id, why } if self.streams.is_current(key, id) => {
+            Told::Opened { key, id } if self.streams.is_current(key, id) => {
+                self.trust(now, key, None);
+            }
+            Told::Failed {
+                key,
+                id,
+                why,
+                distrusted,
+            } if self.streams.is_current(key, id) => {
                 tracing::debug!(peer = %key.1, why, "no connection");
                 self.streams.close(key);
+                if distrusted {
+                    self.trust(now, key, Some(why));
+                }
                 self.gateway.connection_failed(now, key.0, key.1);
             }
             Told::Ended { key, id } if self.streams.is_current(key, id) => self.close(now, key),
@@ -80,6 +96,53 @@ impl Driver {
         for (listener, peer) in self.streams.rebind(interface) {
             self.gateway.connection_lost(now, listener, peer);
         }
+    }
+
+    /// A server that is not who it must be is said once, and once that it is again.
+    fn trust(&mut self, now: Now, key: Key, wrong: Option<String>) {
+        if !self.streams.trust(key.1, wrong.is_none()) {
+            return;
+        }
+        let name = |trusted| if trusted { "trusted" } else { "refused" }.to_owned();
+        let trusted = wrong.is_none();
+        let what = wrong.unwrap_or_else(|| "its certificate is right".to_owned());
+        self.journal.record(&Event {
+            at: now,
+            kind: "tls",
+            object: key.1.to_string(),
+            from: name(!trusted),
+            to: name(trusted),
+            rule: "peer_certificate",
+            evidence: vec![Evidence { at: now, what }],
+        });
+    }
+
+    /// Reads the certificates again; later connections use them, present ones keep theirs.
+    /// `false` when there are none.
+    ///
+    /// # Errors
+    /// When they cannot be used: those in force stay.
+    pub(super) fn renew_certificates(&mut self) -> Result<bool, TlsError> {
+        let Some(files) = &self.config.tls else {
+            return Ok(false);
+        };
+        let (now, object) = (self.clock.now(), files.cert.display().to_string());
+        let read = Tls::load(files);
+        let (to, what) = match &read {
+            Ok(_) => ("renewed", "later connections use what was read".to_owned()),
+            Err(error) => ("kept", format!("{error}; what is in force stays")),
+        };
+        self.journal.record(&Event {
+            at: now,
+            kind: "tls",
+            object,
+            from: "in_force".to_owned(),
+            to: to.to_owned(),
+            rule: "reload",
+            evidence: vec![Evidence { at: now, what }],
+        });
+        self.streams.set_tls(read?);
+        Ok(true)
     }
 
     /// How many connections a listener has; none, if it is not over connections.

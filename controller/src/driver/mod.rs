@@ -358,13 +358,24 @@ impl Driver {
         }
     }
 
-    /// Reads the configuration again. What is in force cannot change while calls run on it, so
+    /// Reads the configuration again, and the certificates with it. What else is in force cannot change while calls run on it, so
     /// this version tells what would change and asks for a restart.
     fn reload(&mut self) -> Result<model::Done, ApiError> {
         match start::reread(&self.config_path, &self.config) {
-            Ok(true) => Ok(model::Done {
-                done: "the configuration is unchanged".to_owned(),
-            }),
+            Ok(true) => match self.renew_certificates() {
+                Ok(renewed) => Ok(model::Done {
+                    done: match renewed {
+                        true => "the configuration is unchanged, the certificates were read again",
+                        false => "the configuration is unchanged",
+                    }
+                    .to_owned(),
+                }),
+                Err(error) => Err(ApiError::new(
+                    "tls",
+                    error.to_string(),
+                    "the certificates in force stay; correct the file and reload again",
+                )),
+            },
             Ok(false) => Err(ApiError::new(
                 "restart_needed",
                 "the configuration is valid but differs from the one in force",

@@ -28,6 +28,7 @@ use crate::{
     netlink::{LinkResolver, Netlink},
     steer::LinkPlace,
     store::{FileStore, Health, OpenError},
+    tls::Tls,
     tunnel::{Tunnels, routes::Routes, traffic},
 };
 
@@ -103,6 +104,18 @@ pub async fn run(options: Options) -> Result<(), StartError> {
     let (heard_in, heard) = mpsc::channel(QUEUE);
     let mut sockets = Sockets::new(heard_in.clone());
     let mut streams = Streams::new(heard_in, config.registration.phone_expires_stream);
+    if let Some(files) = &config.tls {
+        streams.set_tls(Tls::load(files).map_err(|error| {
+            let hint =
+                "correct [tls]: cert, key and ca are PEM files, the key is the certificate's";
+            StartError::new("tls", error.to_string(), hint)
+        })?);
+    }
+    for group in &config.softswitches {
+        for server in &group.servers {
+            streams.expect(server.address, &group.domain);
+        }
+    }
     // Bound first, heard last: what arrives meanwhile waits in the queue.
     listen(&mut sockets, &mut streams, &engine)?;
     let (store, records) = FileStore::open(&config.store.path).map_err(unopened)?;
@@ -199,7 +212,9 @@ fn listen(
         let address = listener.address;
         let bound = match listener.transport {
             Transport::Udp => sockets.listen(id, interface, address),
-            Transport::Tcp | Transport::Tls => streams.listen(id, interface, address),
+            Transport::Tcp | Transport::Tls => {
+                streams.listen(id, interface, address, listener.transport == Transport::Tls)
+            }
         };
         let what = format!("SIP over {}", listener.transport.via());
         bound.map_err(|error| taken(&what, address, &error))?;

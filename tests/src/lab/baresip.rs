@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use keepline_engine::net::Transport;
 use rustix::process::Signal;
 
 use super::kamailio::{DOMAIN, password};
@@ -57,20 +58,31 @@ impl Baresip {
 }
 
 fn account(phone: &Phone) -> String {
-    let Phone { user, proxy, .. } = phone;
+    let Phone {
+        user, proxy, over, ..
+    } = phone;
+    let transport = over.uri_param();
+    let port = if *over == Transport::Tls { 5061 } else { 5060 };
     format!(
-        "<sip:{user}@{DOMAIN}>;auth_user={user};auth_pass={};outbound=\"sip:{proxy}\";\
+        "<sip:{user}@{DOMAIN}{transport}>;auth_user={user};auth_pass={};\
+         outbound=\"sip:{proxy}:{port}{transport}\";\
          answermode=auto;regint=60;audio_codecs=PCMU\n",
         password(user)
     )
 }
 
 fn config(phone: &Phone, rtp: u16) -> String {
+    // It does not start with a file that is not there.
+    let authority = match phone.over {
+        Transport::Tls => "sip_cafile /run/gw/ca.pem\n",
+        Transport::Udp | Transport::Tcp => "",
+    };
     format!(
         "poll_method epoll\n\
          sip_listen {}:5060\n\
          rtp_ports {rtp}-{}\n\
          rtcp_mux no\n\
+         {authority}\
          audio_source ausine,440\n\
          ausrc_srate 48000\n\
          ausrc_channels 2\n\

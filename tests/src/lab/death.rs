@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::Frame;
 use super::branch::SOFTSWITCHES;
 use super::office::{LIMIT, Office, Opening};
 use super::sip::{Message, SetUp};
+use super::{Branch, Frame};
 
 /// The call lasts this long once it is answered.
 const TALK: Duration = Duration::from_millis(500);
@@ -73,10 +73,20 @@ impl Death {
 /// When the phone saw anything but its 100 within 200 ms and one final answer, the 200, or was
 /// told the name of a softswitch.
 pub fn call_without_digest(death: Death, opening: Opening) -> Result<Duration> {
-    let mut office = Office::open(&Opening {
+    let branch = Branch::raise().context("the lab cannot be raised")?;
+    call_without_digest_in(branch, death, opening)
+}
+
+/// The same, in a network that was raised before.
+///
+/// # Errors
+/// As [`call_without_digest`].
+pub fn call_without_digest_in(branch: Branch, death: Death, opening: Opening) -> Result<Duration> {
+    let opening = Opening {
         digest: false,
         ..opening
-    })?;
+    };
+    let mut office = Office::open_on(branch, &opening)?;
     office.register()?;
     let earlier = office.wire.frames().len();
     death.strike(&mut office)?;

@@ -74,9 +74,17 @@ pub fn config_over(lan: Transport, wan: Transport) -> String {
         Transport::Tcp => ":5060;transport=tcp\"",
         Transport::Udp => ":5060\"",
     };
+    let tls = match [lan, wan].contains(&Transport::Tls) {
+        true => {
+            "[tls]\ncert = \"/run/gw/cert.pem\"\nkey = \"/run/gw/key.pem\"\n\
+             ca = \"/run/gw/ca.pem\"\n\n"
+        }
+        false => "",
+    };
     config()
         .replace("udp = [\"lan0:5060\", \"wan0:5060\"]\n", &listen.concat())
         .replace(":5060\", priority", &format!("{server}, priority"))
+        .replace("[store]", &format!("{tls}[store]"))
 }
 
 /// A program that `cargo build` made, beside the one that runs now.

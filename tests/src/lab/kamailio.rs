@@ -51,9 +51,13 @@ impl Softswitch {
         let mut launch = Launch::new("kamailio")
             // Stay in the foreground, log here, keep out of the system's folders.
             .args([
-                "-DD", "-E", "-n", "2", "-N", "2", "-m", "32", "-M", "8", "-Y", &folder,
+                "-DD", "-E", "-n", "2", "-N", "2", "-m", "64", "-M", "8", "-Y", &folder,
             ])
             .args(["-f", &format!("{folder}/kamailio.cfg")]);
+        // Who has a certificate speaks TLS too.
+        if branch.cell().outside(format!("{folder}/cert.pem")).exists() {
+            launch = launch.args(["-A", "WITH_TLS"]);
+        }
         if digest {
             launch = launch.args(["-A", "WITH_DIGEST"]);
         }
@@ -133,6 +137,7 @@ fn config(index: usize, domain: &str) -> String {
             "@SECRET@",
             &format!("nonce secret of softswitch {}", index + 1),
         )
+        .replace("@FOLDER@", &format!("/run/ss{}", index + 1))
         .replace("@SOCKET@", &format!("/run/ss{}/ctl", index + 1))
         .replace("@DOMAIN@", domain)
 }

@@ -33,6 +33,7 @@ pub mod spray;
 pub mod standing;
 mod stub;
 pub mod talk;
+pub mod tls;
 pub mod tunnels;
 pub mod wait;
 

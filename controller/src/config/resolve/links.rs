@@ -1,5 +1,7 @@
 //! `[[interface]]` and `[listen]`.
 
+use std::ops::Range;
+
 use keepline_engine::net::{LinkId, Side, Transport};
 
 use super::super::{
@@ -88,29 +90,27 @@ pub(super) fn kernel_accepts(name: &str) -> bool {
 pub(super) struct Listeners {
     pub(super) resolved: Option<Listen>,
     pub(super) ports: Vec<At<u16>>,
+    /// Where the first one over TLS stands.
+    pub(super) secure: Option<Range<usize>>,
 }
 
 pub(super) fn listen(mut section: Section<'_>, interfaces: &Interfaces) -> Listeners {
     let udp: Vec<At<ListenText>> = section.get("udp", Vec::new());
     let tcp: Vec<At<ListenText>> = section.get("tcp", Vec::new());
-    let tls = section.get_at("tls", Vec::<ListenText>::new());
-    if !tls.value.is_empty() {
-        section.fault(Fault::error(
-            tls.span,
-            "`tls` listeners are not supported in this version",
-            "write `tls = []`, or leave it out",
-        ));
-    }
-    if udp.is_empty() && tcp.is_empty() {
+    let tls: Vec<At<ListenText>> = section.get("tls", Vec::new());
+    if udp.is_empty() && tcp.is_empty() && tls.is_empty() {
         nothing(&mut section);
     }
     let accept = section.get("accept", Accept::Peers);
-    if udp.len() + tcp.len() > MAX_LISTENERS {
+    if udp.len() + tcp.len() + tls.len() > MAX_LISTENERS {
         let message = format!("more than {MAX_LISTENERS} listeners");
         section.fault(Fault::error(section.span(), message, "remove some"));
     }
     duplicates(&section, ToString::to_string, "listener", &udp);
-    duplicates(&section, ToString::to_string, "listener", &tcp);
+    // Both are TCP ports.
+    let streams = [tcp.clone(), tls.clone()].concat();
+    duplicates(&section, ToString::to_string, "listener", &streams);
+    let secure = tls.first().map(|at| at.span.clone());
     let ports = udp.iter().map(|at| At {
         span: at.span.clone(),
         value: port(&at.value),
@@ -123,11 +123,20 @@ pub(super) fn listen(mut section: Section<'_>, interfaces: &Interfaces) -> Liste
         // All are read before one that is wrong ends it.
         all.collect::<Vec<_>>().into_iter().collect()
     };
-    let (udp, tcp) = (addresses(&udp), addresses(&tcp));
+    let (udp, tcp, tls) = (addresses(&udp), addresses(&tcp), addresses(&tls));
     section.finish();
-    let resolved = udp.zip(tcp).map(|(udp, tcp)| Listen { udp, tcp, accept });
+    let resolved = udp.zip(tcp).zip(tls).map(|((udp, tcp), tls)| Listen {
+        udp,
+        tcp,
+        tls,
+        accept,
+    });
     let resolved = resolved.filter(|listen| listen.all().next().is_some());
-    Listeners { resolved, ports }
+    Listeners {
+        resolved,
+        ports,
+        secure,
+    }
 }
 
 /// Something must be listened to.
@@ -217,6 +226,17 @@ pub(super) fn sides(
     }
 }
 
+/// Listeners over TLS show a certificate.
+pub(super) fn certificates(root: &Section<'_>, listen: &Listeners, there: bool) {
+    if let Some(span) = listen.secure.clone().filter(|_| !there) {
+        root.fault(Fault::error(
+            span,
+            "a listener over TLS, and no [tls] with its certificate",
+            "add [tls] with `cert` and `key`",
+        ));
+    }
+}
+
 /// Each transport over connections that a server asks for needs a listener on the WAN: requests leave from it, and
 /// the softswitch answers and calls there.
 pub(super) fn transports(
@@ -242,13 +262,18 @@ pub(super) fn transports(
             continue;
         }
         let key = transport.via().to_ascii_lowercase();
+        let port = if transport == Transport::Tls {
+            5061
+        } else {
+            5060
+        };
         root.fault(Fault::error(
             server.span.clone(),
             format!(
                 "this server is spoken to over {}, which no WAN interface listens for",
                 transport.via()
             ),
-            format!("add `\"wan0:5060\"`, with your interface's name, to [listen] {key}"),
+            format!("add `\"wan0:{port}\"`, with your interface's name, to [listen] {key}"),
         ));
     }
 }

@@ -80,6 +80,8 @@ pub(super) fn resolve<'d>(
     for (section, purpose) in LATER {
         root.not_yet(section, purpose);
     }
+    let tls = root.optional_table("tls").map(service::tls);
+    links::certificates(&root, &listen, tls.is_some());
     links::sides(&root, &interfaces, &listen, &softswitches);
     links::transports(&root, &interfaces, &listen, &spoken);
     root.finish();
@@ -87,6 +89,11 @@ pub(super) fn resolve<'d>(
         gateway,
         interfaces: interfaces?.into_iter().map(|at| at.value).collect(),
         listen: listen.resolved?,
+        tls: match tls {
+            Some(None) => return None,
+            Some(some) => some,
+            None => None,
+        },
         softswitches: softswitches?,
         segments: segments?,
         tunnels: tunnels?.into_iter().map(|at| at.value).collect(),
@@ -105,14 +112,10 @@ pub(super) fn resolve<'d>(
 }
 
 /// Sections of the interface that this version knows of, but cannot serve.
-const LATER: [(&str, &str); 4] = [
+const LATER: [(&str, &str); 3] = [
     ("pstn", "remove it: calls to numbers go to the softswitch"),
     ("mesh", "remove it: this gateway stands alone"),
     ("cluster", "remove it: the embedded store is used"),
-    (
-        "tls",
-        "remove it: phones and softswitches are spoken to over UDP and TCP",
-    ),
 ];
 
 fn ephemeral_ports() -> Option<RangeInclusive<u16>> {

@@ -17,6 +17,7 @@ use super::{
     },
     Machine,
 };
+use crate::tls::{ClientCertificates, Files};
 
 const fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -179,6 +180,20 @@ pub(super) fn fastpath(mut section: Section<'_>) -> Fastpath {
             allow,
         },
     }
+}
+
+pub(super) fn tls(mut section: Section<'_>) -> Option<Files> {
+    let cert = section.required::<PathBuf>("cert", "\"/etc/keepline/tls/cert.pem\"");
+    let key = section.required::<PathBuf>("key", "\"/etc/keepline/tls/key.pem\"");
+    let ca = section.get("ca", PathBuf::from("/etc/ssl/certs/ca-certificates.crt"));
+    let clients = section.get("client_certificates", ClientCertificates::Off);
+    section.finish();
+    Some(Files {
+        cert: cert?,
+        key: key?,
+        ca,
+        clients,
+    })
 }
 
 pub(super) fn store(mut section: Section<'_>) -> Store {

@@ -1,7 +1,6 @@
 //! One connection: frames in, messages out, and patience with neither slow nor greedy peers.
 
 use std::{
-    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -17,7 +16,13 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{Key, Told, connect, listen};
+use tokio_rustls::TlsAcceptor;
+
+use super::{
+    Key, Told,
+    connect::{self, Failed, Way},
+    listen,
+};
 use crate::driver::sockets::Heard;
 
 /// Bytes read in one go.
@@ -82,21 +87,52 @@ enum End {
 }
 
 /// Serves a connection that somebody opened.
-pub(super) async fn accepted(socket: TcpStream, wire: Wire, queue: Queue) {
+pub(super) async fn accepted(
+    socket: TcpStream,
+    secure: Option<TlsAcceptor>,
+    wire: Wire,
+    queue: Queue,
+) {
     // A socket that refuses is closed already: reading tells.
     let _ = listen::tune(&socket);
-    serve(socket, wire, queue, true).await;
+    let Some(acceptor) = secure else {
+        return serve(socket, wire, queue, true).await;
+    };
+    let (key, id) = (wire.key, wire.id);
+    match timeout(wire.patience.message, acceptor.accept(socket)).await {
+        Ok(Ok(stream)) => return serve(stream, wire, queue, true).await,
+        Ok(Err(error)) => tracing::debug!(peer = %key.1, %error, "no TLS with who connected"),
+        Err(_) => tracing::debug!(peer = %key.1, "TLS takes too long"),
+    }
+    wire.tell(Told::Ended { key, id }).await;
 }
 
 /// Opens a connection and serves it: it is held open, whatever is or is not said.
-pub(super) async fn opened(interface: String, from: IpAddr, wire: Wire, queue: Queue) {
-    match connect::connect(&interface, from, wire.key.1).await {
-        Ok(stream) => serve(stream, wire, queue, false).await,
-        Err(error) => {
-            let (key, id, why) = (wire.key, wire.id, error.to_string());
-            wire.tell(Told::Failed { key, id, why }).await;
+pub(super) async fn opened(way: Way, wire: Wire, queue: Queue) {
+    let (key, id) = (wire.key, wire.id);
+    let connected = connect::connect(&way, key.1).await;
+    let failed = match (connected, way.secure) {
+        (Ok(stream), None) => {
+            wire.tell(Told::Opened { key, id }).await;
+            return serve(stream, wire, queue, false).await;
         }
-    }
+        (Ok(stream), Some(with)) => match connect::secure(stream, with).await {
+            Ok(stream) => {
+                wire.tell(Told::Opened { key, id }).await;
+                return serve(stream, wire, queue, false).await;
+            }
+            Err(failed) => failed,
+        },
+        (Err(failed), _) => failed,
+    };
+    let Failed { why, distrusted } = failed;
+    let told = Told::Failed {
+        key,
+        id,
+        why,
+        distrusted,
+    };
+    wire.tell(told).await;
 }
 
 /// Reads and writes until either ends. Only who was `accepted` must say something.

@@ -11,7 +11,7 @@ mod connection;
 mod listen;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     io,
     net::{IpAddr, SocketAddr},
     sync::{
@@ -31,8 +31,14 @@ use tokio::{
     task::{AbortHandle, JoinHandle},
 };
 
-use self::connection::{Patience, Queue, Wire};
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use self::{
+    connect::{Secure, Way},
+    connection::{Patience, Queue, Wire},
+};
 use super::sockets::Heard;
+use crate::tls::Tls;
 
 /// Connections at a time, over all listeners.
 const MAX_CONNECTIONS: usize = 4096;
@@ -84,6 +90,15 @@ pub(in crate::driver) enum Told {
         id: u64,
         /// The system's reason, or ours.
         why: String,
+        /// The peer was reached, and is not who it must be.
+        distrusted: bool,
+    },
+    /// One that we opened stands.
+    Opened {
+        /// Which connection.
+        key: Key,
+        /// Which of those that had this name.
+        id: u64,
     },
     /// It ended.
     Ended {
@@ -108,6 +123,8 @@ pub(super) enum Refused {
 struct Place {
     interface: String,
     address: SocketAddr,
+    /// Whether it speaks TLS.
+    secure: bool,
     listening: Arc<tokio::net::TcpListener>,
     accepting: JoinHandle<()>,
 }
@@ -136,6 +153,12 @@ pub(super) struct Streams {
     held: Arc<AtomicUsize>,
     /// Connections refused because a table was full.
     refused: u64,
+    /// Certificates in force.
+    tls: Option<Tls>,
+    /// The domain that a server's certificate must be of.
+    domains: HashMap<SocketAddr, String>,
+    /// Servers that were last met with a certificate that is not theirs.
+    distrusted: HashSet<SocketAddr>,
     patience: Patience,
     next: u64,
 }
@@ -153,8 +176,29 @@ impl Streams {
             sources: HashMap::new(),
             held: Arc::default(),
             refused: 0,
+            tls: None,
+            domains: HashMap::new(),
+            distrusted: HashSet::new(),
             patience: Patience::with(refresh),
             next: 0,
+        }
+    }
+
+    /// Later connections over TLS show and expect what was read now.
+    pub(super) fn set_tls(&mut self, tls: Tls) {
+        self.tls = Some(tls);
+    }
+
+    /// A server at this address shows a certificate of this domain.
+    pub(super) fn expect(&mut self, server: SocketAddr, domain: &str) {
+        self.domains.insert(server, domain.to_owned());
+    }
+
+    /// Takes note of whether a server is who it must be; `true` when that is news.
+    pub(super) fn trust(&mut self, server: SocketAddr, trusted: bool) -> bool {
+        match trusted {
+            true => self.distrusted.remove(&server),
+            false => self.distrusted.insert(server),
         }
     }
 
@@ -167,12 +211,14 @@ impl Streams {
         listener: ListenerId,
         interface: &str,
         at: SocketAddr,
+        secure: bool,
     ) -> io::Result<()> {
         let listening = Arc::new(listen::bind(interface, at)?);
         let accept = listen::accept(listener, listening.clone(), self.heard.clone());
         let place = Place {
             interface: interface.to_owned(),
             address: at,
+            secure,
             listening,
             accepting: tokio::spawn(accept),
         };
@@ -207,8 +253,14 @@ impl Streams {
             self.refused += 1;
             return false;
         }
+        let secure = self.places.get(&key.0).is_some_and(|place| place.secure);
+        let tls = match (secure, &self.tls) {
+            (false, _) => None,
+            (true, Some(tls)) => Some(tls.acceptor()),
+            (true, None) => return false,
+        };
         *self.sources.entry(source).or_default() += 1;
-        let start = |wire, queue| tokio::spawn(connection::accepted(socket, wire, queue));
+        let start = |wire, queue| tokio::spawn(connection::accepted(socket, tls, wire, queue));
         self.put(key, Some(source), start);
         true
     }
@@ -291,10 +343,27 @@ impl Streams {
         let Some(place) = self.places.get(&key.0) else {
             return Err(Refused::NoRoom);
         };
-        let (interface, from) = (place.interface.clone(), place.address.ip());
-        let start = |wire, queue| tokio::spawn(connection::opened(interface, from, wire, queue));
+        let way = Way {
+            interface: place.interface.clone(),
+            from: place.address.ip(),
+            secure: place.secure.then(|| self.secure(key.1)),
+        };
+        let start = |wire, queue| tokio::spawn(connection::opened(way, wire, queue));
         self.put(key, None, start);
         Ok(())
+    }
+
+    /// How a server proves who it is; why nobody at this address can.
+    fn secure(&self, to: SocketAddr) -> Result<Secure, String> {
+        let (Some(tls), Some(domain)) = (&self.tls, self.domains.get(&to)) else {
+            return Err("nothing says whose certificate is right there".to_owned());
+        };
+        let connector = tls.connector(domain, to.ip());
+        let name = ServerName::try_from(domain.clone());
+        Ok(Secure {
+            connector: connector.map_err(|error| error.to_string())?,
+            name: name.map_err(|error| error.to_string())?,
+        })
     }
 
     fn put(

@@ -18,7 +18,7 @@ impl World {
         let (heard, told) = mpsc::channel(1024);
         let mut streams = Streams::new(heard, Duration::from_secs(300));
         let any = "127.0.0.1:0".parse().unwrap();
-        streams.listen(LISTENER, "lo", any).unwrap();
+        streams.listen(LISTENER, "lo", any, false).unwrap();
         let at = streams.places[&LISTENER].listening.local_addr().unwrap();
         Self { streams, told, at }
     }
@@ -102,6 +102,7 @@ async fn em3_a_message_opens_the_connection_it_needs_and_the_next_one_takes_it()
     let (heard, socket) = heard.await.unwrap();
     assert_eq!(&heard, b"onetwo");
     drop(socket);
+    assert!(matches!(world.told().await, Told::Opened { .. }));
     let told = world.told().await;
     let Told::Ended { key: ended, id } = told else {
         panic!("{told:?}")
