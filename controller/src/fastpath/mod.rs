@@ -7,7 +7,7 @@ use std::{
     fs,
     ops::RangeInclusive,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use aya::Ebpf;
@@ -27,6 +27,7 @@ pub mod maps;
 pub mod object;
 mod peer;
 mod pins;
+mod rebuilt;
 pub mod redirects;
 mod rtnl;
 pub mod segments;
@@ -37,7 +38,9 @@ pub use error::Error;
 pub use features::Features;
 pub use inspect::{Inspection, inspect};
 
-use self::{device::Device, layout::Shape, maps::Maps, object::Sizes, segments::Segment};
+use self::{
+    device::Device, layout::Shape, maps::Maps, object::Sizes, rebuilt::Rebuilt, segments::Segment,
+};
 
 /// How a program shall be put on an interface (`xdp = ...` of the configuration).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -157,17 +160,6 @@ pub struct Fastpath {
     rebuilt: Option<Rebuilt>,
 }
 
-/// Maps that were made anew.
-#[derive(Debug)]
-struct Rebuilt {
-    /// Why, and what became of their flows.
-    said: String,
-    /// No flow could be carried over.
-    empty: bool,
-    /// When the first link had a program with nothing to forward by.
-    since: Option<Instant>,
-}
-
 impl Fastpath {
     /// Loads the program over the pinned maps, or fresh ones, and puts it on the interfaces: a
     /// link that is pinned has its program replaced and loses no packet. The maps are for
@@ -218,7 +210,7 @@ impl Fastpath {
         let mut ebpf = object::load(&sizes, Some(&directory))?;
         let mut maps = Maps::of(&mut ebpf, sizes)?;
         at(Stage::Loaded)?;
-        let rebuilt = rebuild(&older, difference, &mut maps, at)?;
+        let rebuilt = Rebuilt::from(&older, difference, &mut maps, at)?;
         let mut fastpath = Self {
             ebpf,
             options: options.clone(),
@@ -272,8 +264,7 @@ impl Fastpath {
     /// flow could be carried into its maps; `None`: they were not. Steering ends that gap.
     #[must_use]
     pub fn gap(&self) -> Option<Duration> {
-        let since = self.rebuilt.as_ref()?.since?;
-        Some(since.elapsed())
+        self.rebuilt.as_ref()?.gap()
     }
 
     /// Looks whether every interface still carries the program, and puts it back where a device
@@ -337,8 +328,8 @@ impl Fastpath {
         older: &[PathBuf],
         at: &mut dyn FnMut(Stage<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        if let Some(rebuilt) = self.rebuilt.as_mut().filter(|rebuilt| rebuilt.empty) {
-            rebuilt.since = Some(Instant::now());
+        if let Some(rebuilt) = &mut self.rebuilt {
+            rebuilt.attaching();
         }
         for interface in &self.options.interfaces {
             if let (Ok(device), true) = (
@@ -366,38 +357,6 @@ impl Fastpath {
         }
         self.face_peers(older)
     }
-}
-
-/// Fills the new maps with the flows of those in `older`, and says so in a sentence.
-fn rebuild(
-    older: &[PathBuf],
-    difference: Option<String>,
-    maps: &mut Maps,
-    at: &mut dyn FnMut(Stage<'_>) -> Result<(), Error>,
-) -> Result<Option<Rebuilt>, Error> {
-    if older.is_empty() {
-        return Ok(None);
-    }
-    let mut carried = None;
-    for older in older {
-        if let Some(flows) = carry::flows(older, maps, at)? {
-            *carried.get_or_insert(0) += flows;
-        }
-    }
-    let why = difference.unwrap_or_else(|| "the pinned maps are of another start".to_owned());
-    let flows = carried.map_or_else(
-        || {
-            "no flow could be carried over: media of calls in progress waits until their calls \
-             are known again"
-                .to_owned()
-        },
-        |flows| format!("{flows} flows carried over without a gap"),
-    );
-    Ok(Some(Rebuilt {
-        said: format!("{why}; the maps were made anew, {flows}"),
-        empty: carried.is_none(),
-        since: None,
-    }))
 }
 
 /// Takes everything off again: links, maps, pins, of every version. Returns the interfaces that

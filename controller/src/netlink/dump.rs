@@ -166,7 +166,7 @@ fn routes(message: &RouteMessage, into: &mut Vec<Route>) {
 }
 
 /// The router of a route; RTA_VIA names one of the other family (RFC 5549).
-fn gateway(attributes: &[RouteAttribute]) -> Option<IpAddr> {
+pub(crate) fn gateway(attributes: &[RouteAttribute]) -> Option<IpAddr> {
     attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Gateway(router) => ip(router),
         RouteAttribute::Via(RouteVia::Inet6(v6)) => Some((*v6).into()),
@@ -182,7 +182,8 @@ fn mtu(metrics: &[RouteMetric]) -> Option<u32> {
     })
 }
 
-fn ip(address: &RouteAddress) -> Option<IpAddr> {
+/// The address of a route, of either family.
+pub(crate) fn ip(address: &RouteAddress) -> Option<IpAddr> {
     match address {
         RouteAddress::Inet(v4) => Some((*v4).into()),
         RouteAddress::Inet6(v6) => Some((*v6).into()),

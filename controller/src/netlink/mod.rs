@@ -9,6 +9,7 @@ mod resolver;
 pub mod table;
 mod watch;
 
+pub(crate) use dump::{gateway, ip};
 pub use resolver::LinkResolver;
 pub use table::{LinkState, Mac, NextHop, Route, Table};
 pub use watch::Netlink;

@@ -12,12 +12,12 @@ use rtnetlink::{
     Handle, RouteMessageBuilder,
     packet_route::route::{
         RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol,
-        RouteType, RouteVia,
+        RouteType,
     },
 };
 use tokio::sync::mpsc;
 
-use crate::netlink::Netlink;
+use crate::netlink::{Netlink, gateway, ip};
 
 /// The protocol number of routes that were moved here (rtnetlink(7): above `RTPROT_STATIC`, for
 /// the administrator to know whose they are).
@@ -258,15 +258,7 @@ fn through(route: &RouteMessage, index: u32, protocol: RouteProtocol) -> RouteMe
 
 /// Who is next on the way: the gateway, else an address of the destination.
 fn neighbour(route: &RouteMessage) -> Option<IpAddr> {
-    let gateway = route
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            RouteAttribute::Gateway(router) => ip(router),
-            RouteAttribute::Via(RouteVia::Inet6(v6)) => Some((*v6).into()),
-            _ => None,
-        });
-    gateway.or_else(|| destination(route))
+    gateway(&route.attributes).or_else(|| destination(route))
 }
 
 fn destination(route: &RouteMessage) -> Option<IpAddr> {
@@ -277,14 +269,6 @@ fn destination(route: &RouteMessage) -> Option<IpAddr> {
             RouteAttribute::Destination(to) => ip(to),
             _ => None,
         })
-}
-
-fn ip(address: &RouteAddress) -> Option<IpAddr> {
-    match address {
-        RouteAddress::Inet(v4) => Some((*v4).into()),
-        RouteAddress::Inet6(v6) => Some((*v6).into()),
-        _ => None,
-    }
 }
 
 fn told(route: &RouteMessage) -> String {
