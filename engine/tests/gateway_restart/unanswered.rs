@@ -29,16 +29,11 @@ fn in_call() -> (World, String) {
     (world, call_id)
 }
 
-/// What is on its way to an address is lost with the process.
-fn killed(world: &World, dead: Duration) -> World {
-    world.restarted(dead)
-}
-
 #[test]
 fn kl5_a_reinvite_that_had_its_100_is_sent_again_with_its_branch_and_answered() {
     let (mut before, _) = in_call();
     let sent = hold(&mut before);
-    let mut world = killed(&before, Duration::from_millis(700));
+    let mut world = before.restarted(Duration::from_millis(700));
     let again = world.one(SS1, "INVITE");
     assert_eq!(again.msg.branch(), sent.msg.branch(), "a retransmission");
     assert_eq!(again.msg.body(), sent.msg.body());
@@ -47,7 +42,7 @@ fn kl5_a_reinvite_that_had_its_100_is_sent_again_with_its_branch_and_answered() 
     assert!(ok.text().contains("CSeq: 2 INVITE"), "{}", ok.text());
     world.hear(LAN, ALICE, &follow("ACK", "201", ALICE, "202", 2, ""));
     world.one(SS1, "ACK");
-    let mut world = killed(&world, Duration::from_millis(700));
+    let mut world = world.restarted(Duration::from_millis(700));
     assert!(world.to(SS1).is_empty(), "it is settled");
 }
 
@@ -58,7 +53,7 @@ fn kl5_a_2xx_whose_ack_met_nobody_is_acknowledged_after_the_restart() {
     before.answer(&sent, "200 OK", &answer_of_far());
     before.one(ALICE, "200");
     // Alice's ACK is lost with the process. The far party repeats its 200 until it has one.
-    let mut world = killed(&before, Duration::from_secs(1));
+    let mut world = before.restarted(Duration::from_secs(1));
     let again = world.one(SS1, "INVITE");
     world.answer(&again, "200 OK", &answer_of_far());
     world.one(ALICE, "200");
@@ -70,11 +65,11 @@ fn kl5_a_2xx_whose_ack_met_nobody_is_acknowledged_after_the_restart() {
 fn kl5_a_refusal_after_the_restart_is_relayed_and_settles_it() {
     let (mut before, _) = in_call();
     hold(&mut before);
-    let mut world = killed(&before, Duration::from_secs(2));
+    let mut world = before.restarted(Duration::from_secs(2));
     let again = world.one(SS1, "INVITE");
     world.answer(&again, "488 Not Acceptable Here", "");
     world.one(ALICE, "488");
-    let mut world = killed(&world, Duration::from_millis(700));
+    let mut world = world.restarted(Duration::from_millis(700));
     assert!(world.to(SS1).is_empty());
     assert_eq!(world.gateway.call_count(), 1, "the call goes on as it was");
 }
@@ -89,7 +84,7 @@ fn kl5_each_party_may_have_asked() {
     );
     before.hear(WAN, SS1, &from_far("INVITE", 7, &call_id, &offer));
     before.one(ALICE, "INVITE");
-    let mut world = killed(&before, Duration::from_secs(1));
+    let mut world = before.restarted(Duration::from_secs(1));
     let up = world
         .to(SS1)
         .into_iter()
@@ -110,7 +105,7 @@ fn kl5_a_reinvite_older_than_a_transaction_is_not_sent_again() {
     for dead in [Duration::from_secs(32), Duration::from_secs(86_400)] {
         let (mut before, _) = in_call();
         hold(&mut before);
-        let mut world = killed(&before, dead);
+        let mut world = before.restarted(dead);
         assert!(world.to(SS1).is_empty(), "{dead:?}");
     }
     // Nor when the clock says that it is yet to come.
@@ -124,9 +119,9 @@ fn kl5_a_reinvite_older_than_a_transaction_is_not_sent_again() {
 fn kl5_a_second_restart_does_not_prolong_it() {
     let (mut before, _) = in_call();
     hold(&mut before);
-    let mut world = killed(&before, Duration::from_secs(20));
+    let mut world = before.restarted(Duration::from_secs(20));
     world.one(SS1, "INVITE");
-    let mut world = killed(&world, Duration::from_secs(20));
+    let mut world = world.restarted(Duration::from_secs(20));
     assert!(world.to(SS1).is_empty());
 }
 
