@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use keepline_tests::lab::death::{Death, call_with_digest, call_without_digest};
+use anyhow::Result;
+use keepline_tests::lab::death::{Death, call_with_digest, call_without_digest, within};
 use keepline_tests::lab::office::Opening;
 
 /// No digest: one INVITE transaction at the phone, answered within 2 s of its first byte.
@@ -21,11 +21,6 @@ fn one_further_challenge(death: Death) -> Result<()> {
         Duration::from_millis(2500),
         call_with_digest(death, Opening::default())?,
     )
-}
-
-fn within(bound: Duration, took: Duration) -> Result<()> {
-    ensure!(took <= bound, "answered after {} ms", took.as_millis());
-    Ok(())
 }
 
 #[test]

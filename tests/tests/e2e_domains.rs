@@ -18,25 +18,8 @@ const PACE: Duration = Duration::from_millis(20);
 
 fn config() -> String {
     let [core, hosted] = SOFTSWITCHES;
-    format!(
-        r#"[gateway]
-name = "branch"
-mode = "outbound-proxy"
-
-[[interface]]
-name = "lan0"
-role = "lan"
-xdp = "native"
-
-[[interface]]
-name = "wan0"
-role = "wan"
-xdp = "native"
-
-[listen]
-udp = ["lan0:5060", "wan0:5060"]
-
-[[softswitch]]
+    let softswitches = format!(
+        r#"[[softswitch]]
 name = "core"
 domain = "{DOMAIN}"
 servers = [{{ uri = "sip:{core}:5060" }}]
@@ -44,12 +27,9 @@ servers = [{{ uri = "sip:{core}:5060" }}]
 [[softswitch]]
 name = "hosted"
 domain = "{HOSTED}"
-servers = [{{ uri = "sip:{hosted}:5060" }}]
-
-[store]
-path = "/run/gw/state"
-"#
-    )
+servers = [{{ uri = "sip:{hosted}:5060" }}]"#
+    );
+    gateway::config_for(&softswitches).replace("\"normal\"", "\"outbound-proxy\"")
 }
 
 /// State of the group in `status`.

@@ -66,6 +66,16 @@ impl Death {
     }
 }
 
+/// The answer came within a bound.
+///
+/// # Errors
+/// When it came later.
+pub fn within(bound: Duration, took: Duration) -> Result<()> {
+    println!("answered after {} ms", took.as_millis());
+    ensure!(took <= bound, "answered after {} ms", took.as_millis());
+    Ok(())
+}
+
 /// No digest: the primary is dead before the first INVITE, and that one transaction is answered
 /// by the backup's phone. First byte to the 200.
 ///

@@ -17,6 +17,20 @@ const CONFIG: &str = "/run/gw/keepline.toml";
 #[must_use]
 pub fn config() -> String {
     let [primary, backup] = SOFTSWITCHES;
+    config_for(&format!(
+        r#"[[softswitch]]
+name = "core"
+domain = "{DOMAIN}"
+servers = [
+  {{ uri = "sip:{primary}:5060", priority = 1 }},
+  {{ uri = "sip:{backup}:5060", priority = 2 }},
+]"#
+    ))
+}
+
+/// The same for other softswitches.
+#[must_use]
+pub fn config_for(softswitches: &str) -> String {
     format!(
         r#"[gateway]
 name = "branch"
@@ -37,13 +51,7 @@ xdp = "native"
 [listen]
 udp = ["lan0:5060", "wan0:5060"]
 
-[[softswitch]]
-name = "core"
-domain = "{DOMAIN}"
-servers = [
-  {{ uri = "sip:{primary}:5060", priority = 1 }},
-  {{ uri = "sip:{backup}:5060", priority = 2 }},
-]
+{softswitches}
 
 [store]
 path = "/run/gw/state"
