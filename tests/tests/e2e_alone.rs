@@ -38,7 +38,7 @@ fn dial(office: &Office, pair: (usize, usize), hold: Duration) -> Result<Call> {
 /// Answered in time, without a challenge: what the caller with this index saw since.
 fn answered_within(office: &Office, caller: usize, earlier: usize, bound: Duration) -> Result<()> {
     let setup = SetUp::of(
-        &office.wire.frames()[earlier..],
+        &office.wire.frames()?[earlier..],
         &office.lan[caller].address,
     );
     let statuses: Vec<_> = setup.finals.iter().map(|(_, status)| *status).collect();
@@ -51,14 +51,14 @@ fn answered_within(office: &Office, caller: usize, earlier: usize, bound: Durati
 #[test]
 fn em13_em21_a_local_call_connects_in_the_moment_both_die_and_later_ones_at_once() -> Result<()> {
     let office = alone()?;
-    let earlier = office.wire.frames().len();
+    let earlier = office.wire.frames()?.len();
     let mut call = dial(&office, (0, 1), Duration::from_secs(3))?;
     let first = whole(call.silence())?;
     flows::counted(&office, first, 0)?;
     call.done()?;
     answered_within(&office, 0, earlier, FIRST)?;
     office.wait_group("survivability")?;
-    let earlier = office.wire.frames().len();
+    let earlier = office.wire.frames()?.len();
     let mut call = dial(&office, (2, 3), Duration::from_secs(3))?;
     let later = whole(call.silence())?;
     flows::counted(&office, later, 0)?;
@@ -94,12 +94,12 @@ fn em13_a_local_call_outlives_the_return_and_the_next_goes_up() -> Result<()> {
         softswitch.end_blackhole()?;
     }
     office.wait_group("serving")?;
-    let earlier = office.wire.frames().len();
+    let earlier = office.wire.frames()?.len();
     let (phones, far) = (&office.branch.phones, &office.branch.far);
     let mut next = Call::dial((phones, &office.lan[2]), (far, &office.far[0]), TALK)?;
     next.talk()?;
     next.done()?;
-    let setup = SetUp::of(&office.wire.frames()[earlier..], &office.lan[2].address);
+    let setup = SetUp::of(&office.wire.frames()?[earlier..], &office.lan[2].address);
     let statuses: Vec<_> = setup.finals.iter().map(|(_, status)| *status).collect();
     ensure!(statuses == [407, 200], "the phone saw {statuses:?}");
     whole(call.silence())?;

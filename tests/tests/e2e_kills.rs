@@ -48,7 +48,7 @@ fn kl5_no_icmp_reaches_a_phone_while_nobody_holds_the_media_ports() -> Result<()
     stranger.send_to(b"anybody?", &closed)?;
     icmp.wait_frame(0, LIMIT, |_| true)
         .context("the capture sees no ICMP at all")?;
-    let known = icmp.frames().len();
+    let known = icmp.frames()?.len();
 
     office.gateway.process().kill();
     let before = counted(&office, "media_unbound")?;

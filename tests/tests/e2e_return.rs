@@ -41,14 +41,13 @@ fn at_servers(office: &Office) -> Result<[Capture; 2]> {
     Ok([capture(one)?, capture(two)?])
 }
 
-fn frames(captures: &[Capture; 2], skip: [usize; 2]) -> Vec<Frame> {
-    let mut all: Vec<_> = captures
-        .iter()
-        .zip(skip)
-        .flat_map(|(capture, skip)| capture.frames().split_off(skip))
-        .collect();
+fn frames(captures: &[Capture; 2], skip: [usize; 2]) -> Result<Vec<Frame>> {
+    let mut all = Vec::new();
+    for (capture, skip) in captures.iter().zip(skip) {
+        all.append(&mut capture.frames()?.split_off(skip));
+    }
     all.sort_by_key(|frame| frame.at);
-    all
+    Ok(all)
 }
 
 /// When each request of this method came, and its first Contact.
@@ -106,22 +105,22 @@ fn em17_five_hundred_phones_return_at_fifty_a_second_and_none_is_refused() -> Re
         softswitch.end_blackhole()?;
     }
     office.wait_group("serving")?;
-    let skip = [captures[0].frames().len(), captures[1].frames().len()];
+    let skip = [captures[0].read(), captures[1].read()];
     let start = Instant::now();
     let (mut rounds, mut answered) = (0, 0);
     // A phone is back when a softswitch has heard it: its registration there has not expired.
-    let returned = || -> BTreeSet<String> {
-        let came = requests(&frames(&captures, skip), "REGISTER");
-        came.into_iter().map(|(_, contact)| contact).collect()
+    let returned = || -> Result<BTreeSet<String>> {
+        let came = requests(&frames(&captures, skip)?, "REGISTER");
+        Ok(came.into_iter().map(|(_, contact)| contact).collect())
     };
-    while returned().len() < count {
+    while returned()?.len() < count {
         ensure!(start.elapsed() < Duration::from_secs(40), "not all return");
         let tally = crowd.register(OFFERED)?;
         all_well(&tally)?;
         answered += tally.finals.values().sum::<usize>();
         rounds += 1;
     }
-    let came = requests(&frames(&captures, skip), "REGISTER");
+    let came = requests(&frames(&captures, skip)?, "REGISTER");
     let times: Vec<_> = came.iter().map(|(at, _)| *at).collect();
     let phones: BTreeSet<_> = came.iter().map(|(_, contact)| contact).collect();
     ensure!(phones.len() == count, "{} of {count} came", phones.len());
@@ -147,7 +146,7 @@ fn first_answer(captures: &[Capture; 2], skip: [usize; 2]) -> Result<Duration> {
         let payload = frame.udp().map(|(from, _, payload)| (from, payload));
         payload.is_some_and(|(from, bytes)| from == 5060 && bytes.starts_with(b"SIP/2.0 200"))
     };
-    let found = frames(captures, skip).into_iter().find(answer);
+    let found = frames(captures, skip)?.into_iter().find(answer);
     Ok(found.context("no server answered")?.at)
 }
 
@@ -168,7 +167,7 @@ fn em17_the_next_call_goes_up_within_ten_seconds_and_the_local_one_ends_in_order
     for softswitch in &branch.softswitches {
         softswitch.end_blackhole()?;
     }
-    let skip = [captures[0].frames().len(), captures[1].frames().len()];
+    let skip = [captures[0].read(), captures[1].read()];
     // A phone that dials on and on gets through as soon as it can.
     let start = Instant::now();
     let (mut call, _) = loop {
@@ -181,7 +180,7 @@ fn em17_the_next_call_goes_up_within_ten_seconds_and_the_local_one_ends_in_order
     };
     far.taken(&call.call_id)?;
     let acknowledged = wait::until("the call goes up", LIMIT, || {
-        let acks = requests(&frames(&captures, skip), "ACK");
+        let acks = requests(&frames(&captures, skip).ok()?, "ACK");
         acks.first().map(|(at, _)| *at)
     })?;
     let took = acknowledged - first_answer(&captures, skip)?;

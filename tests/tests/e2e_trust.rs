@@ -26,7 +26,7 @@ fn em22_em13_replayed_spoofed_and_wildcard_registers_are_refused() -> Result<()>
     office.register()?;
     let victim = &office.lan[0];
     // Whoever listens on the LAN has this phone's credentials, byte for byte.
-    let sent = Message::of(&office.wire.frames(), &victim.address);
+    let sent = Message::of(&office.wire.frames()?, &victim.address);
     let captured = sent
         .iter()
         .find_map(|message| message.header("Authorization"))

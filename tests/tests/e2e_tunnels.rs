@@ -18,6 +18,7 @@ fn mx3_mx4_mx6_a_one_way_tunnel_is_found_by_its_arithmetic() -> Result<()> {
     let lab = Lab::proven(QUICK)?;
     let client = lab.lease()?;
     let asked = Capture::start(&lab.net.gw, "hq0", "udp dst port 67")?;
+    let other = Capture::start(&lab.net.gw, "hq1", "udp dst port 67")?;
     let heard = Capture::start(&lab.net.gw, "hq0", "src host 10.9.0.10")?;
     reaches(&lab.net.client, client.into(), HQ)?;
     // What the gateway sends arrives; nothing comes back.
@@ -32,10 +33,10 @@ fn mx3_mx4_mx6_a_one_way_tunnel_is_found_by_its_arithmetic() -> Result<()> {
             .contains("2 probes unanswered within 2.0 s"),
         "{verdict}"
     );
-    let silent = heard.frames().last().context("no frame was heard")?.at;
+    let silent = heard.frames()?.last().context("no frame was heard")?.at;
     let down = at(&verdict)?;
     // Those before asked for the proof, those after the verdict ask for the return.
-    let frames = asked.frames();
+    let frames = asked.frames()?;
     let times = frames.iter().map(|frame| frame.at);
     let probes: Vec<Duration> = times.filter(|time| *time < down).collect();
     let [.., first, second] = probes[..] else {
@@ -63,10 +64,9 @@ fn mx3_mx4_mx6_a_one_way_tunnel_is_found_by_its_arithmetic() -> Result<()> {
         ensure!(bytes[54..58] == [0; 4], "ciaddr is set");
         ensure!(bytes[52] == 0x80, "no broadcast flag");
     }
+    let others = other.frames()?;
     ensure!(
-        Capture::start(&lab.net.gw, "hq1", "udp dst port 67")?
-            .frames()
-            .is_empty(),
+        others.iter().all(|frame| frame.at >= down),
         "the secondary was asked"
     );
     Ok(())

@@ -63,7 +63,7 @@ fn mx1_mx8_a_running_call_moves_within_the_fast_bound_and_back() -> Result<()> {
     // The bar is 50 ms; a shared machine may add to it.
     ensure!(millis(call, verdict) <= 300.0 && millis(heard, verdict) <= 300.0);
     let macs: Vec<_> = announced
-        .frames()
+        .frames()?
         .iter()
         .map(|frame| frame.bytes[6..12].to_vec())
         .collect();

@@ -1,13 +1,19 @@
 //! What a wire carried, with the kernel's timestamps: tcpdump's output, read as it comes.
 
 use std::io::{self, BufReader, Read};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
 use super::{Launch, Node, Process};
+
+/// In the line, the last one of each report, that ends tcpdump's statistics.
+const DROPPED: &str = "dropped by kernel";
+/// tcpdump reports and writes at once when it has a processor.
+const STATISTICS_LIMIT: Duration = Duration::from_secs(10);
 
 /// A captured frame.
 #[derive(Clone, Debug)]
@@ -69,6 +75,9 @@ pub struct Capture {
     tcpdump: Process,
     seen: Arc<Seen>,
     reader: Option<JoinHandle<()>>,
+    /// Frames that the kernel counted before the filter stood: nobody will see them.
+    /// The fewest that tcpdump was ever behind is the best that is known of it.
+    uncounted: AtomicUsize,
 }
 
 impl Capture {
@@ -103,21 +112,75 @@ impl Capture {
             // Ends at tcpdump's end, with an error in the middle of a record at worst.
             let _ = read_pcap(BufReader::new(stdout), &sink);
         });
-        Ok(Self {
+        let capture = Self {
             tcpdump,
             seen,
             reader: Some(reader),
-        })
+            uncounted: AtomicUsize::new(usize::MAX),
+        };
+        for _ in 0..3 {
+            let ahead = capture.statistics()?.ahead();
+            capture.uncounted.fetch_min(ahead, Ordering::Relaxed);
+        }
+        Ok(capture)
     }
 
-    /// Frames so far.
+    /// Every frame that passed the interface before this call, at least.
+    ///
+    /// What a peer has seen has passed its interface, but tcpdump may not have written it yet:
+    /// it is asked what the kernel has for it until it has taken all, and that is waited for.
+    ///
+    /// # Errors
+    /// When tcpdump does not answer, lost a frame, or does not keep up.
+    pub fn frames(&self) -> Result<Vec<Frame>> {
+        let deadline = Instant::now() + STATISTICS_LIMIT;
+        loop {
+            let now = self.statistics()?;
+            let uncounted = self.uncounted.fetch_min(now.ahead(), Ordering::Relaxed);
+            let frames = self.wait_written(now.captured, deadline)?;
+            if now.ahead() <= uncounted {
+                return Ok(frames);
+            }
+            if Instant::now() > deadline {
+                bail!("tcpdump does not keep up: {now:?}");
+            }
+        }
+    }
+
+    /// The frames, once this many were read.
+    fn wait_written(&self, count: usize, deadline: Instant) -> Result<Vec<Frame>> {
+        let mut frames = self.lock();
+        while frames.len() < count {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                bail!("tcpdump took {count} frames and wrote {}", frames.len());
+            }
+            let woken = self.seen.more.wait_timeout(frames, left);
+            frames = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(frames.clone())
+    }
+
+    fn statistics(&self) -> Result<Statistics> {
+        let earlier = self.tcpdump.lines().len();
+        self.tcpdump.signal(rustix::process::Signal::USR1)?;
+        let told = self
+            .tcpdump
+            .wait_line_after(earlier, DROPPED, STATISTICS_LIMIT)?;
+        Statistics::of(&told.text).with_context(|| format!("the capture lost frames: {told:?}"))
+    }
+
+    /// How many frames were read: a place to look from in [`Capture::wait_frame`].
     #[must_use]
-    pub fn frames(&self) -> Vec<Frame> {
+    pub fn read(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Frame>> {
         self.seen
             .frames
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .clone()
     }
 
     /// Waits for the first frame, after the first `skip`, that `wanted` likes.
@@ -131,11 +194,7 @@ impl Capture {
         wanted: impl Fn(&Frame) -> bool,
     ) -> Result<Frame> {
         let deadline = Instant::now() + limit;
-        let mut frames = self
-            .seen
-            .frames
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut frames = self.lock();
         loop {
             if let Some(frame) = frames.iter().skip(skip).find(|frame| wanted(frame)) {
                 return Ok(frame.clone());
@@ -158,6 +217,7 @@ impl Capture {
     /// # Errors
     /// When tcpdump lost frames, or does not end.
     pub fn stop(mut self) -> Result<Vec<Frame>> {
+        let earlier = self.tcpdump.lines().len();
         self.tcpdump.signal(rustix::process::Signal::INT)?;
         self.tcpdump.wait(Duration::from_secs(10))?;
         if let Some(reader) = self.reader.take() {
@@ -165,11 +225,40 @@ impl Capture {
         }
         let lost = self
             .tcpdump
-            .wait_line("dropped by kernel", Duration::from_secs(5))?;
+            .wait_line_after(earlier, DROPPED, STATISTICS_LIMIT)?;
         if !lost.text.starts_with("0 packets") {
             bail!("the capture is not complete: {}", lost.text);
         }
-        Ok(self.frames())
+        Ok(self.lock().clone())
+    }
+}
+
+/// What tcpdump says when it is asked.
+#[derive(Debug)]
+struct Statistics {
+    captured: usize,
+    received: usize,
+}
+
+impl Statistics {
+    /// Of its line; none when frames were lost.
+    fn of(line: &str) -> Option<Self> {
+        let count = |what: &str| -> Option<usize> {
+            let before = line.split_once(what)?.0.trim_end();
+            let before = before
+                .trim_end_matches("packets")
+                .trim_end_matches("packet");
+            before.split_whitespace().last()?.parse().ok()
+        };
+        (count(DROPPED)? == 0).then_some(Self {
+            captured: count("captured")?,
+            received: count("received by filter")?,
+        })
+    }
+
+    /// Frames that tcpdump did not take yet, and those that came before its filter stood.
+    fn ahead(&self) -> usize {
+        self.received.saturating_sub(self.captured)
     }
 }
 

@@ -98,7 +98,7 @@ pub fn call_without_digest_in(branch: Branch, death: Death, opening: Opening) ->
     };
     let mut office = Office::open_on(branch, &opening)?;
     office.register()?;
-    let earlier = office.wire.frames().len();
+    let earlier = office.wire.frames()?.len();
     death.strike(&mut office)?;
     let (from, to) = (office.lan[0].clone(), office.far[0].clone());
     let mut callee = to.answer(&office.branch.far, RING)?;
@@ -106,7 +106,7 @@ pub fn call_without_digest_in(branch: Branch, death: Death, opening: Opening) ->
     caller.media(LIMIT)?;
     caller.done(LIMIT)?;
     callee.done(LIMIT)?;
-    let frames = office.wire.frames();
+    let frames = office.wire.frames()?;
     let setup = SetUp::of(&frames[earlier..], &from.address);
     ensure!(
         setup.finals.len() == 1 && setup.finals[0].1 == 200,
@@ -132,7 +132,7 @@ pub fn call_without_digest_in(branch: Branch, death: Death, opening: Opening) ->
 pub fn call_with_digest(death: Death, opening: Opening) -> Result<Duration> {
     let mut office = Office::open(&opening)?;
     office.register()?;
-    let earlier = office.wire.frames().len();
+    let earlier = office.wire.frames()?.len();
     let (from, to) = (office.lan[0].clone(), office.far[0].clone());
     let mut callee = to.answer(&office.branch.far, RING)?;
     let mut caller = from.call_thinking(&office.branch.phones, &to.user, TALK, THINK)?;
@@ -141,7 +141,7 @@ pub fn call_with_digest(death: Death, opening: Opening) -> Result<Duration> {
     caller.media(LIMIT)?;
     caller.done(LIMIT)?;
     callee.done(LIMIT)?;
-    let frames = office.wire.frames();
+    let frames = office.wire.frames()?;
     let setup = SetUp::of(&frames[earlier..], &from.address);
     let statuses: Vec<_> = setup.finals.iter().map(|(_, status)| *status).collect();
     ensure!(statuses == [407, 407, 200], "{setup:?}");

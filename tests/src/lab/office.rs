@@ -158,10 +158,10 @@ impl Office {
     /// # Errors
     /// When it fails.
     pub fn register_one(&self, phone: &Phone) -> Result<Vec<u16>> {
-        let earlier = self.wire.frames().len();
+        let earlier = self.wire.frames()?.len();
         let mut registering = phone.register(&self.branch.phones, EXPIRES)?;
         registering.succeed(LIMIT)?;
-        let seen = Message::of(&self.wire.frames()[earlier..], &phone.address);
+        let seen = Message::of(&self.wire.frames()?[earlier..], &phone.address);
         Ok(seen
             .iter()
             .filter(|message| !message.sent)

@@ -159,6 +159,14 @@ impl Process {
     /// # Errors
     /// When time is up or the process ends before it printed one; the message quotes its last lines.
     pub fn wait_line(&self, pattern: &str, limit: Duration) -> Result<Line> {
+        self.wait_line_after(0, pattern, limit)
+    }
+
+    /// The same, from the line after the first `skip` on.
+    ///
+    /// # Errors
+    /// As [`Process::wait_line`].
+    pub fn wait_line_after(&self, skip: usize, pattern: &str, limit: Duration) -> Result<Line> {
         let deadline = Instant::now() + limit;
         let mut seen = self
             .log
@@ -166,7 +174,8 @@ impl Process {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(line) = seen.0.iter().find(|line| line.text.contains(pattern)) {
+            let mut later = seen.0.iter().skip(skip);
+            if let Some(line) = later.find(|line| line.text.contains(pattern)) {
                 return Ok(line.clone());
             }
             let left = deadline.saturating_duration_since(Instant::now());

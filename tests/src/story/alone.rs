@@ -60,7 +60,7 @@ pub(super) fn local_call(office: &Office, timeline: &Timeline) -> Result<Held> {
 /// A call between two phones of the branch that no softswitch takes part in, with media both
 /// ways: the time from INVITE to 200, and how many packets were received.
 fn connects(office: &Office, pair: (usize, usize), bound: Duration) -> Result<(Duration, u64)> {
-    let earlier = office.wire.frames().len();
+    let earlier = office.wire.frames()?.len();
     let (from, to) = (&office.lan[pair.0], &office.lan[pair.1]);
     let phones = &office.branch.phones;
     let mut call = Call::dial_ringing((phones, from), (phones, to), RING, HOLD)?;
@@ -68,7 +68,7 @@ fn connects(office: &Office, pair: (usize, usize), bound: Duration) -> Result<(D
     call.heard_for(TALK)?;
     let received = whole(call.silence())?;
     call.done()?;
-    let setup = SetUp::of(&office.wire.frames()[earlier..], &from.address);
+    let setup = SetUp::of(&office.wire.frames()?[earlier..], &from.address);
     let statuses: Vec<_> = setup.finals.iter().map(|(_, status)| *status).collect();
     ensure!(statuses == [200], "the phone saw {statuses:?}");
     let took = setup.answered_after(0).context("no answer captured")?;

@@ -122,13 +122,13 @@ fn primary_returns(office: &Office, timeline: &Timeline) -> Result<Held> {
     timeline.say(format!("called up after {} ms", took.as_millis()));
     office.wait_group("serving")?;
     office.back_to_primary()?;
-    let earlier = office.wire.frames().len();
+    let earlier = office.wire.frames()?.len();
     let (from, to) = (&office.lan[10], &office.far[6]);
     let mut callee = to.answer(&office.branch.far, Duration::from_millis(200))?;
     let mut caller = from.call(&office.branch.phones, &to.user, Duration::from_millis(500))?;
     caller.done(LIMIT)?;
     callee.done(LIMIT)?;
-    let setup = SetUp::of(&office.wire.frames()[earlier..], &from.address);
+    let setup = SetUp::of(&office.wire.frames()?[earlier..], &from.address);
     let answer = setup
         .answered_after(0)
         .ok_or_else(|| anyhow!("no answer in the capture"))?;

@@ -27,7 +27,7 @@ pub(super) fn call_survives(
         "the primary is not in use to begin with"
     );
     let known = office.events()?.len();
-    let earlier = office.wire.frames().len();
+    let earlier = office.wire.frames()?.len();
     let (from, to) = (
         office.lan[7 + number].clone(),
         office.far[3 + number].clone(),
@@ -49,7 +49,7 @@ pub(super) fn call_survives(
     caller.media(LIMIT)?;
     caller.done(LIMIT)?;
     callee.done(LIMIT)?;
-    let frames = office.wire.frames();
+    let frames = office.wire.frames()?;
     let setup = SetUp::of(&frames[earlier..], &from.address);
     evidence(office, timeline, known)?;
     judge(&setup)

@@ -123,7 +123,7 @@ impl Scene {
     /// The primary has just been struck: the secondary is found, and carries call and session.
     fn left(&self, timeline: &Timeline, known: usize) -> Result<Held> {
         let died = epoch();
-        let earlier = self.wire.frames().len();
+        let earlier = self.wire.frames()?.len();
         let event = self.lab.event("segment", "fail_over", known, SOON)?;
         tell(timeline, &event);
         let verdict = at(&event)?;
