@@ -1,5 +1,7 @@
 //! Replays the committed corpus through the bodies of the fuzz targets.
 
+#[path = "targets/sdp.rs"]
+mod sdp;
 #[path = "targets/stream.rs"]
 mod stream;
 mod targets;
@@ -35,4 +37,9 @@ fn edits() {
 #[test]
 fn streams() {
     replay(stream::sip_stream, "sip_stream");
+}
+
+#[test]
+fn session_descriptions() {
+    replay(sdp::sdp, "sdp");
 }

@@ -1,0 +1,7 @@
+//! The body is shared with `engine/tests/sip_corpus.rs`, which replays the corpus.
+#![no_main]
+
+#[path = "../../engine/tests/targets/sdp.rs"]
+mod target;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| target::sdp(data));
