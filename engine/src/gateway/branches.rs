@@ -5,6 +5,7 @@ use std::{net::SocketAddr, rc::Rc};
 
 use super::{
     Gateway,
+    bodies::sdp_of,
     context::{Branch, Context, Kind},
     deadlines::Deadline,
     dialogs::{Party, opposite},
@@ -14,7 +15,7 @@ use crate::{
     health::{Class, RequestId},
     media::{SessionId, Signalled},
     net::{LinkId, ListenerId, PathKey, Side},
-    sip::{Message, Method, Name, Uri},
+    sip::{Message, Method, Uri},
     time::Now,
     transaction::ClientKey,
 };
@@ -146,9 +147,7 @@ impl Gateway {
             );
             put_uri(&mut edit, &addr, &contact);
         }
-        if let Some(body) = body {
-            edit.set_body(body);
-        }
+        self.edit_body(&mut edit, &request, (side, target.side), body);
         let bytes = edit.finish();
         self.start(now, id, &target, &branch, bytes);
     }
@@ -264,15 +263,6 @@ impl Gateway {
         self.health.sent(now, request, path, class, &what);
         request
     }
-}
-
-/// An SDP body, if the message has one.
-pub(super) fn sdp_of(msg: &Message) -> Option<&[u8]> {
-    let kind = msg.slice(msg.header(Name::ContentType)?);
-    let kind = kind
-        .split(|byte| matches!(byte, b';' | b' ' | b'\t'))
-        .next()?;
-    (kind.eq_ignore_ascii_case(b"application/sdp") && !msg.body().is_empty()).then(|| msg.body())
 }
 
 /// Where a body came from, and whether a NAT stands between (RFC 3261 section 18.2.1). On the

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use super::{
     Gateway,
-    branches::{sdp_of, signalled},
+    bodies::sdp_of,
+    branches::signalled,
     context::{Branch, Context, Kind},
     deadlines::Deadline,
     dialogs::{Dialog, DialogKey, Leg, MAX_DIALOGS, Party, Phase},
@@ -156,12 +157,15 @@ impl Gateway {
         }
     }
 
-    /// Ends a dialog, and its media unless another fork still uses it.
+    /// Ends a dialog, and its media unless another fork still uses it. A dialog that a REFER
+    /// of the call made a subscription in lives on for its NOTIFYs (RFC 5589 section 7.2).
     pub(super) fn end_dialog(&mut self, now: Now, dialog: u64) {
-        if let Some(session) = self
-            .dialogs
-            .remove(dialog)
-            .and_then(|dialog| dialog.session)
+        let subscribed = |dialog: &Dialog| dialog.session.is_some() && dialog.ends.is_some();
+        let session = match self.dialogs.get(dialog).is_some_and(subscribed) {
+            true => self.dialogs.end_call(dialog),
+            false => self.dialogs.remove(dialog).and_then(|gone| gone.session),
+        };
+        if let Some(session) = session
             && !self.dialogs.uses(session)
         {
             self.media.close(now, SessionId(session));
@@ -201,9 +205,7 @@ impl Gateway {
             let contact = self.contact(msg, &addr, (target.side, target.listener), &party, from);
             put_uri(&mut edit, &addr, &contact);
         }
-        if let Some(body) = body {
-            edit.set_body(body);
-        }
+        self.edit_body(&mut edit, msg, (side, target.side), body);
         let bytes = edit.finish();
         self.drain_media();
         self.send(target.listener, target.to, bytes);
@@ -290,6 +292,7 @@ fn new_dialog(
         phase,
         since: now,
         silent_from: now.mono,
+        ends: None,
     })
 }
 

@@ -22,6 +22,8 @@ pub(crate) enum Deadline {
     Unserved(ListenerId, SocketAddr),
     /// The media of a dialog may have been silent for too long.
     Silent(u64),
+    /// The subscription of a dialog was not prolonged.
+    Subscription(u64),
 }
 
 /// At most one entry per [`Deadline`] value; setting it again moves it.

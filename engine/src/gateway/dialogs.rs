@@ -95,6 +95,8 @@ pub(crate) struct Dialog {
     pub(crate) since: Now,
     /// Silence of its media counts from here.
     pub(crate) silent_from: Mono,
+    /// When its subscription is over, unless it is prolonged; `None` without one.
+    pub(crate) ends: Option<Mono>,
 }
 
 impl Dialog {
@@ -186,7 +188,19 @@ impl Dialogs {
         for party in [Party::Caller, Party::Callee] {
             self.by_key.remove(&dialog.key(party));
         }
-        if let Some(session) = dialog.session
+        self.leave_session(id, dialog.session);
+        Some(dialog)
+    }
+
+    /// The call of a dialog ends, the dialog does not: returns the session it used.
+    pub(crate) fn end_call(&mut self, id: u64) -> Option<u64> {
+        let session = self.get_mut(id)?.session.take();
+        self.leave_session(id, session);
+        session
+    }
+
+    fn leave_session(&mut self, id: u64, session: Option<u64>) {
+        if let Some(session) = session
             && let Some(users) = self.sessions.get_mut(&session)
         {
             users.retain(|user| *user != id);
@@ -194,7 +208,6 @@ impl Dialogs {
                 self.sessions.remove(&session);
             }
         }
-        Some(dialog)
     }
 }
 

@@ -8,6 +8,7 @@
 //! happen: flows are steered before the answer that makes media come.
 
 mod bindings;
+mod bodies;
 mod branches;
 mod calls;
 mod cancel;
@@ -37,11 +38,13 @@ mod silence;
 mod strays;
 mod streams;
 mod stun;
+mod subscriptions;
 mod survive;
 mod timers;
 mod topology;
 mod unanswered;
 mod views;
+mod words;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},

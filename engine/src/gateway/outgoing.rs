@@ -170,7 +170,12 @@ impl Gateway {
         }
         for name in ADDRESSES {
             for addr in msg.addrs(name) {
-                self.map_uri(edit, msg, Some(addr), towards);
+                match name {
+                    Name::ReferTo if from != towards => {
+                        self.map_reference(edit, msg, &addr, towards)
+                    }
+                    _ => self.map_uri(edit, msg, Some(addr), towards),
+                }
             }
         }
         for value in msg.values(Name::Warning) {
@@ -229,6 +234,34 @@ impl Gateway {
         {
             put_uri(edit, &addr, &uri);
         }
+    }
+
+    /// A REFER's target: one of our own Contacts stands for the phone behind it, and the dialog
+    /// to be replaced is named as the other side knows it (RFC 5589 section 7).
+    fn map_reference(&self, edit: &mut Edit<'_>, msg: &Message, addr: &NameAddr, towards: Side) {
+        let said = msg.slice(addr.uri);
+        let mapped = self
+            .phone_behind(said)
+            .or_else(|| self.topology.uri(said, towards));
+        let uri = mapped.as_deref().unwrap_or(said);
+        let headers = Uri::parse(uri).and_then(|parsed| {
+            let headers = self.topology.uri_headers(&parsed)?;
+            let before = uri.len() - parsed.headers.len();
+            Some([&uri[..before], &headers].concat())
+        });
+        if let Some(uri) = headers.or(mapped) {
+            put_uri(edit, addr, &uri);
+        }
+    }
+
+    /// The address of record of the phone that a Contact token of ours stands for.
+    fn phone_behind(&self, uri: &[u8]) -> Option<Vec<u8>> {
+        let parsed = Uri::parse(uri)?;
+        let ours = parsed.host_ip()?;
+        let mut links = self.conf.links.iter();
+        links.find(|link| link.address == Some(ours))?;
+        let binding = self.bindings.get(self.bindings.by_token(parsed.user?)?)?;
+        Some([b"sip:", binding.aor.as_bytes(), parsed.headers].concat())
     }
 
     fn map_call_ids(&self, edit: &mut Edit<'_>, msg: &Message) {

@@ -103,6 +103,7 @@ impl Gateway {
             self.next = self.next.max(dialog.session.unwrap_or_default());
             self.dialogs.put_back(dialog);
             self.await_media(now, id);
+            self.await_subscription(id);
         }
         self.drain_media();
         let restored = Restored {
@@ -260,6 +261,7 @@ impl Gateway {
             }),
             answer_in_ack: dialog.answer_in_ack,
             since: dialog.since.wall,
+            ends: dialog.ends.map(|ends| self.clock.wall_at(ends)),
             media: session.and_then(|session| {
                 self.media
                     .save(self.clock, session, |link| self.link_name(link))
@@ -307,6 +309,7 @@ impl Gateway {
                 wall: since,
             },
             silent_from: now.mono,
+            ends: record.ends.map(|ends| now.mono_at(ends)),
         })
     }
 }

@@ -110,6 +110,8 @@ pub struct DialogRecord {
     pub answer_in_ack: bool,
     /// When it began.
     pub since: Wall,
+    /// When its subscription is over; `None` without one.
+    pub ends: Option<Wall>,
     /// Its media; forks of one INVITE carry the same.
     pub media: Option<SessionRecord>,
 }

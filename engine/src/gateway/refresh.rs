@@ -9,7 +9,7 @@ use super::{
     outgoing::Target,
 };
 use crate::{
-    gateway::branches::sdp_of,
+    gateway::bodies::sdp_of,
     sip::{Edit, Message, Method, Name, Uri, reason_phrase, respond},
     time::Now,
 };
@@ -47,6 +47,7 @@ impl Gateway {
             {
                 self.refresh_here(now, id, dialog, sender);
             }
+            Some(Some(Method::Subscribe)) => self.resubscribe(now, id, dialog),
             _ => self.answer_with(now, id, 500, &[(Name::RetryAfter, TRY_AGAIN.to_owned())]),
         }
     }

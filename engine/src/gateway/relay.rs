@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use super::{
     Gateway,
-    branches::{sdp_of, signalled},
+    bodies::sdp_of,
+    branches::signalled,
     context::{Branch, Context, Kind, Progress},
     dialogs::Party,
     outgoing::put_uri,
@@ -98,9 +99,8 @@ impl Gateway {
                 put_uri(&mut edit, &addr, &contact);
             }
         }
-        if let Some(body) = body {
-            edit.set_body(body);
-        }
+        let sides = (self.side(branch.listener), ctx.side);
+        self.edit_body(&mut edit, msg, sides, body);
         let bytes = edit.finish();
         if matches!(code, 401 | 407) {
             self.challenge(ctx, branch, bytes)

@@ -114,6 +114,7 @@ impl Gateway {
                     self.end_other_forks(now, id, index);
                 }
                 self.relay(now, id, index, from, msg, code);
+                self.note_subscription(now, id, msg, code);
                 self.after_final(now, id, code);
             }
         }

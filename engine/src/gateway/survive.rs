@@ -256,12 +256,7 @@ impl Gateway {
             return;
         };
         match ctx.request.method() {
-            // 489 would make phones give up for good (signalling.md section 4).
-            Some(Method::Subscribe | Method::Publish) => {
-                let later = 60.0 + 60.0 * self.rng.unit();
-                let headers = [(Name::RetryAfter, format!("{later:.0}"))];
-                return self.answer_with(now, id, 480, &headers);
-            }
+            Some(Method::Subscribe | Method::Publish) => return self.subscribe_later(now, id),
             _ if !self.may_call_here(now, id) => return self.answer(now, id, 403),
             _ => {}
         }

@@ -40,6 +40,7 @@ impl Gateway {
             Deadline::Binding(id) => self.binding_due(now, id),
             Deadline::Unserved(listener, peer) => self.unserved(listener, peer),
             Deadline::Silent(id) => self.silence_due(now, id),
+            Deadline::Subscription(id) => self.subscription_over(now, id),
         }
     }
 

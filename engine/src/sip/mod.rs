@@ -7,6 +7,7 @@
 //! linear in what it reads.
 
 mod addr;
+pub mod body;
 mod derive;
 pub mod digest;
 mod edit;

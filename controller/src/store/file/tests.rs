@@ -113,6 +113,7 @@ fn dialog(id: u64) -> Change {
         }),
         answer_in_ack: true,
         since: Wall(Duration::from_micros(1_800_000_000_000_007)),
+        ends: Some(Wall(Duration::from_micros(1_800_003_600_000_011))),
         media: Some(session(id)),
     }))
 }

@@ -20,6 +20,8 @@ pub(super) struct Dialog {
     path: Option<Path>,
     answer_in_ack: bool,
     since: At,
+    #[serde(default)]
+    ends: Option<At>,
     media: Option<Session>,
 }
 
@@ -71,6 +73,7 @@ impl From<&DialogRecord> for Dialog {
             }),
             answer_in_ack: record.answer_in_ack,
             since: record.since.into(),
+            ends: record.ends.map(Into::into),
             media: record.media.as_ref().map(Session::from),
         }
     }
@@ -90,6 +93,7 @@ impl From<Dialog> for DialogRecord {
             }),
             answer_in_ack: stored.answer_in_ack,
             since: stored.since.into(),
+            ends: stored.ends.map(Into::into),
             media: stored.media.map(Into::into),
         }
     }
