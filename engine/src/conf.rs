@@ -46,6 +46,8 @@ pub enum Mode {
     Normal,
     /// As the proxy before their softswitch, whose domain they keep.
     OutboundProxy,
+    /// Not at all: they address the softswitch itself, and the gateway is on the way (EM20).
+    Transparent,
 }
 
 /// A softswitch group: its health settings and what the proxy needs beside them.
@@ -171,6 +173,17 @@ impl Conf {
         let group = self.groups.get(usize::from(path.server.group.0))?;
         let server = group.health.servers.get(usize::from(path.server.index))?;
         self.listener_on(path.link, server.transport)
+    }
+
+    /// Whether a listener takes what phones send to other addresses than its own (transparent
+    /// mode). What comes over TLS is meant for the softswitch alone.
+    #[must_use]
+    pub fn takes(&self, id: ListenerId) -> bool {
+        let on = &self.listeners[usize::from(id.0)];
+        self.mode == Mode::Transparent
+            && on.taken_by.is_none()
+            && on.transport != Transport::Tls
+            && self.links[usize::from(on.link.0)].side == Side::Lan
     }
 
     /// The listeners over streams.

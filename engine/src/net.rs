@@ -113,4 +113,7 @@ pub struct Listener {
     pub transport: Transport,
     /// The address it answers from.
     pub address: SocketAddr,
+    /// The listener that takes what phones send to `address`, where that is a softswitch's
+    /// (transparent mode); `None`: the address is our own.
+    pub taken_by: Option<ListenerId>,
 }

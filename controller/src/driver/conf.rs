@@ -144,6 +144,7 @@ fn listeners(config: &Config, table: &Table, links: &[Link]) -> Result<Vec<Liste
                 link,
                 transport,
                 address: SocketAddr::new(address, port),
+                taken_by: None,
             })
         }
         ListenAddress::Address(address) => {
@@ -155,6 +156,7 @@ fn listeners(config: &Config, table: &Table, links: &[Link]) -> Result<Vec<Liste
                 link: link.ok_or(Unfit::ForeignAddress(address))?,
                 transport,
                 address,
+                taken_by: None,
             })
         }
     };

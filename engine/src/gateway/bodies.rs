@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::Gateway;
+use super::{Gateway, topology::Sight};
 use crate::{
     net::Side,
     sip::{
@@ -38,7 +38,7 @@ impl Gateway {
         &self,
         edit: &mut Edit<'_>,
         msg: &Message,
-        (from, towards): (Side, Side),
+        (from, towards): (Side, Sight),
         sdp: Option<Vec<u8>>,
     ) {
         let mut sdp = sdp;
@@ -47,7 +47,7 @@ impl Gateway {
             let content = msg.body().get(part.range.clone()).unwrap_or_default();
             let becomes = match is_sdp(&part) {
                 true => sdp.take(),
-                false if from != towards && ABOUT_US.contains(&part.kind.as_str()) => {
+                false if from != towards.side && ABOUT_US.contains(&part.kind.as_str()) => {
                     self.topology.text(content, towards)
                 }
                 false => None,

@@ -67,19 +67,20 @@ impl Gateway {
         let ctx = self.contexts.get(&id)?;
         let group = &self.conf.groups[usize::from(path.server.group.0)];
         let server = &group.health.servers[usize::from(path.server.index)];
-        let uri = ctx.request.slice(ctx.request.uri()?);
-        Some(Target {
+        let uri = ctx.request.slice(ctx.request.uri()?).to_vec();
+        let mut target = Target {
             side: Side::Wan,
             listener: self.conf.listener_to(path)?,
             to: server.address,
-            uri: self
-                .topology
-                .uri(uri, Side::Wan)
-                .unwrap_or_else(|| uri.to_vec()),
+            uri,
             routes: self.service_route(ctx),
             parties: None,
             path: Some(path),
-        })
+        };
+        if let Some(uri) = self.topology.uri(&target.uri, self.sight(&target)) {
+            target.uri = uri;
+        }
+        Some(target)
     }
 
     /// The Service-Route of the sender's registration (RFC 3608), unless it only names the
@@ -147,7 +148,7 @@ impl Gateway {
             );
             put_uri(&mut edit, &addr, &contact);
         }
-        self.edit_body(&mut edit, &request, (side, target.side), body);
+        self.edit_body(&mut edit, &request, (side, self.sight(&target)), body);
         let bytes = edit.finish();
         self.start(now, id, &target, &branch, bytes);
     }

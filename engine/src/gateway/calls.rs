@@ -205,7 +205,7 @@ impl Gateway {
             let contact = self.contact(msg, &addr, (target.side, target.listener), &party, from);
             put_uri(&mut edit, &addr, &contact);
         }
-        self.edit_body(&mut edit, msg, (side, target.side), body);
+        self.edit_body(&mut edit, msg, (side, self.sight(&target)), body);
         let bytes = edit.finish();
         self.drain_media();
         self.send(target.listener, target.to, bytes);

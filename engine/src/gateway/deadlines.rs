@@ -24,6 +24,8 @@ pub(crate) enum Deadline {
     Silent(u64),
     /// The subscription of a dialog was not prolonged.
     Subscription(u64),
+    /// A softswitch that no group names may be used no more: its place among the learned.
+    Learned(u16),
 }
 
 /// At most one entry per [`Deadline`] value; setting it again moves it.

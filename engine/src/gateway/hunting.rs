@@ -139,7 +139,7 @@ impl Gateway {
         match ctx.kind.clone() {
             // Without a verdict a stranger is not refused for good: 500, and it asks again.
             Kind::Register { group, register }
-                if self.on_our_own(group) || self.trusted(now, &register).is_some() =>
+                if self.on_our_own(group) || self.trusted(now, group, &register).is_some() =>
             {
                 self.register_here(now, id, group, &register);
             }

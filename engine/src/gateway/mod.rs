@@ -19,6 +19,8 @@ mod dialogs;
 mod forks;
 mod hunting;
 mod in_dialog;
+mod intercept;
+mod learned;
 mod nonces;
 mod operate;
 mod outgoing;
@@ -164,6 +166,8 @@ pub struct Gateway {
     alone: Vec<bool>,
     /// When something last went wrong, or became well, on a link.
     trouble: BTreeMap<LinkId, Mono>,
+    /// Softswitches that no group of the configuration names.
+    learned: learned::Learned,
     /// Which refused strangers were told of.
     refusals: refusals::Refusals,
     /// Paces due registrations after a return.
@@ -224,6 +228,7 @@ impl Gateway {
             gates: vec![Gate::Serving; conf.groups.len()],
             alone: vec![false; conf.groups.len()],
             trouble: BTreeMap::new(),
+            learned: learned::Learned::behind(conf.groups.len()),
             refusals: refusals::Refusals::default(),
             release: Release::default(),
             draining: None,

@@ -3,7 +3,10 @@
 
 use std::net::SocketAddr;
 
-use super::Gateway;
+use super::{
+    Gateway,
+    topology::{self, Sight},
+};
 use crate::{
     net::{ListenerId, PathKey, Side, Transport},
     seal,
@@ -110,11 +113,11 @@ impl Gateway {
                 }
             }
             None => {
-                self.map_uri(&mut edit, msg, msg.from(), target.side);
-                self.map_uri(&mut edit, msg, msg.to(), target.side);
+                self.map_uri(&mut edit, msg, msg.from(), self.sight(target));
+                self.map_uri(&mut edit, msg, msg.to(), self.sight(target));
             }
         }
-        self.hide(&mut edit, msg, from, target.side);
+        self.hide(&mut edit, msg, from, self.sight(target));
         edit
     }
 
@@ -164,14 +167,14 @@ impl Gateway {
 
     /// What is translated alike in requests and responses: the Call-ID, identities, references
     /// to other dialogs, Warning agents.
-    pub(super) fn hide(&self, edit: &mut Edit<'_>, msg: &Message, from: Side, towards: Side) {
-        if from != towards {
+    pub(super) fn hide(&self, edit: &mut Edit<'_>, msg: &Message, from: Side, towards: Sight) {
+        if from != towards.side {
             self.map_call_ids(edit, msg);
         }
         for name in ADDRESSES {
             for addr in msg.addrs(name) {
                 match name {
-                    Name::ReferTo if from != towards => {
+                    Name::ReferTo if from != towards.side => {
                         self.map_reference(edit, msg, &addr, towards)
                     }
                     _ => self.map_uri(edit, msg, Some(addr), towards),
@@ -228,7 +231,7 @@ impl Gateway {
         format!("{user}@{}", host.to_ascii_lowercase())
     }
 
-    fn map_uri(&self, edit: &mut Edit<'_>, msg: &Message, addr: Option<NameAddr>, towards: Side) {
+    fn map_uri(&self, edit: &mut Edit<'_>, msg: &Message, addr: Option<NameAddr>, towards: Sight) {
         if let Some(addr) = addr
             && let Some(uri) = self.topology.uri(msg.slice(addr.uri), towards)
         {
@@ -238,7 +241,7 @@ impl Gateway {
 
     /// A REFER's target: one of our own Contacts stands for the phone behind it, and the dialog
     /// to be replaced is named as the other side knows it (RFC 5589 section 7).
-    fn map_reference(&self, edit: &mut Edit<'_>, msg: &Message, addr: &NameAddr, towards: Side) {
+    fn map_reference(&self, edit: &mut Edit<'_>, msg: &Message, addr: &NameAddr, towards: Sight) {
         let said = msg.slice(addr.uri);
         let mapped = self
             .phone_behind(said)
@@ -259,7 +262,9 @@ impl Gateway {
         let parsed = Uri::parse(uri)?;
         let ours = parsed.host_ip()?;
         let mut links = self.conf.links.iter();
-        links.find(|link| link.address == Some(ours))?;
+        if links.all(|link| link.address != Some(ours)) && !self.is_spoken_for(ours) {
+            return None;
+        }
         let binding = self.bindings.get(self.bindings.by_token(parsed.user?)?)?;
         Some([b"sip:", binding.aor.as_bytes(), parsed.headers].concat())
     }
@@ -290,7 +295,7 @@ impl Gateway {
     }
 
     /// `399 agent "text"`: the agent may be an address (RFC 3261 section 20.43).
-    fn map_warning(&self, edit: &mut Edit<'_>, msg: &Message, value: Span, towards: Side) {
+    fn map_warning(&self, edit: &mut Edit<'_>, msg: &Message, value: Span, towards: Sight) {
         let text = msg.slice(value);
         let mut words = text.split(|byte| *byte == b' ');
         let (Some(code), Some(agent)) = (words.next(), words.next()) else {
@@ -303,11 +308,12 @@ impl Gateway {
             .parse()
             .ok()
             .or_else(|| host.parse::<SocketAddr>().ok().map(|at| at.ip()));
-        if ip.is_some_and(|ip| self.topology.side_of(ip) != towards) {
+        if ip.is_some_and(|ip| self.topology.side_of(ip) != towards.side) {
             let start = value.start as usize + code.len() + 1;
+            let known = towards.knows.map(topology::host);
             edit.replace(
                 Span::new(start..start + agent.len()),
-                self.conf.domain.as_bytes(),
+                known.as_deref().unwrap_or(&self.conf.domain).as_bytes(),
             );
         }
     }

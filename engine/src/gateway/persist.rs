@@ -79,6 +79,7 @@ impl Gateway {
         let gone: Vec<Change> = (records.bindings.iter().map(|b| Change::BindingGone(b.id)))
             .chain(records.dialogs.iter().map(|d| Change::DialogGone(d.id)))
             .collect();
+        self.places_back(now, &records);
         for record in records.bindings {
             if let Some(binding) = self.load_binding(now, &record) {
                 self.binding_back(record.id, binding);
@@ -157,9 +158,10 @@ impl Gateway {
             listener: binding.listener,
             gate: GateId(binding.group.0),
         };
+        let listener = binding.listener;
         self.bindings.put_back(id, binding);
         self.watch_binding(id);
-        self.out.push_back(Output::Steer(client));
+        self.steer_client(listener, client);
     }
 
     fn binding_record(&self, id: u64, binding: &Binding) -> BindingRecord {
@@ -348,7 +350,7 @@ impl Gateway {
         same.or_else(|| self.conf.listener_on(link, record.transport))
     }
 
-    fn group_named(&self, name: &str) -> Option<GroupId> {
+    pub(super) fn group_named(&self, name: &str) -> Option<GroupId> {
         let mut groups = (0_u16..).map(GroupId).zip(&self.conf.groups);
         groups
             .find(|(_, group)| group.health.name == name)
@@ -371,7 +373,7 @@ impl Gateway {
     }
 }
 
-fn link_named(conf: &crate::conf::Conf, name: &str) -> Option<LinkId> {
+pub(super) fn link_named(conf: &crate::conf::Conf, name: &str) -> Option<LinkId> {
     let mut links = (0_u8..).map(LinkId).zip(&conf.links);
     links.find(|(_, link)| link.name == name).map(|(id, _)| id)
 }

@@ -52,6 +52,7 @@ impl Gateway {
             return;
         }
         let (group, server, at) = upstream;
+        self.proven(now, group, &register.aor);
         let told = self.phone_expires(register.listener, asked.expires.min(granted));
         let binding = Binding {
             aor: register.aor.clone(),
@@ -124,9 +125,13 @@ impl Gateway {
         }
     }
 
-    /// The data path answers keepalives in datagrams; those in streams are answered here.
-    fn steer_client(&mut self, listener: ListenerId, delta: Delta) {
-        if !self.transport(listener).is_stream() {
+    /// The data path answers keepalives in datagrams to addresses of ours; all others are
+    /// answered here.
+    pub(super) fn steer_client(&mut self, listener: ListenerId, delta: Delta) {
+        let ours = self.conf.listeners[usize::from(listener.0)]
+            .taken_by
+            .is_none();
+        if ours && !self.transport(listener).is_stream() {
             self.out.push_back(super::Output::Steer(delta));
         }
     }

@@ -10,7 +10,7 @@ use super::{
     outgoing::Target,
 };
 use crate::{
-    net::{ListenerId, Side},
+    net::{GroupId, ListenerId, Side},
     sip::{Edit, Message, Name, NameAddr, digest, seconds},
     time::Now,
 };
@@ -58,13 +58,14 @@ impl Gateway {
         if self.drained(now) && pending.asked.iter().any(|asked| asked.expires > 0) {
             return self.answer(now, id, 503);
         }
-        let Some(group) = self.group_for(&request, pending.source) else {
+        let came = (pending.listener, pending.source);
+        let Some(group) = self.group_for(&request, came) else {
             return self.answer(now, id, 403);
         };
         if self.on_our_own(group) {
             return self.register_here(now, id, group, &pending);
         }
-        if self.answerable_here(now, &pending) {
+        if self.answerable_here(now, group, &pending) {
             return self.answer_refresh(now, id, &pending);
         }
         self.set_kind(
@@ -143,7 +144,7 @@ impl Gateway {
 
     /// A refresh that may be answered without asking: upstream still holds every binding for
     /// long enough, or they are due and their turn has not come (EM17, EM24).
-    fn answerable_here(&mut self, now: Now, pending: &Pending) -> bool {
+    fn answerable_here(&mut self, now: Now, group: GroupId, pending: &Pending) -> bool {
         if pending.asked.is_empty()
             || !pending
                 .asked
@@ -158,6 +159,9 @@ impl Gateway {
                 .and_then(|id| self.bindings.get(id))
         };
         let bindings: Vec<&Binding> = pending.asked.iter().filter_map(of).collect();
+        if !bindings.iter().all(|binding| self.is_of(binding, group)) {
+            return false;
+        }
         if bindings
             .iter()
             .all(|binding| binding.refresh_is_local(now.mono))

@@ -88,7 +88,10 @@ impl Gateway {
         self.readdress(&mut edit, ctx, branch, msg);
         if (300..400).contains(&code) {
             for addr in msg.contacts() {
-                if let Some(uri) = self.topology.uri(msg.slice(addr.uri), ctx.side) {
+                if let Some(uri) = self
+                    .topology
+                    .uri(msg.slice(addr.uri), self.sight_at(ctx.listener))
+                {
                     put_uri(&mut edit, &addr, &uri);
                 }
             }
@@ -99,7 +102,7 @@ impl Gateway {
                 put_uri(&mut edit, &addr, &contact);
             }
         }
-        let sides = (self.side(branch.listener), ctx.side);
+        let sides = (self.side(branch.listener), self.sight_at(ctx.listener));
         self.edit_body(&mut edit, msg, sides, body);
         let bytes = edit.finish();
         if matches!(code, 401 | 407) {
@@ -121,7 +124,8 @@ impl Gateway {
         edit.remove_all(Name::Via);
         edit.remove_all(Name::RecordRoute);
         edit.push_lines(sip::reply_vias(request, ctx.from));
-        self.hide(edit, msg, self.side(branch.listener), ctx.side);
+        let towards = self.sight_at(ctx.listener);
+        self.hide(edit, msg, self.side(branch.listener), towards);
         for (theirs, ours) in [(msg.from(), request.from()), (msg.to(), request.to())] {
             if let (Some(theirs), Some(ours)) = (theirs, ours) {
                 put_uri(edit, &theirs, request.slice(ours.uri));

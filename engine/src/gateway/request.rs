@@ -148,22 +148,28 @@ impl Gateway {
             Some(Method::Register) if side == Side::Lan => self.register(now, id),
             Some(Method::Register) => self.answer(now, id, 403),
             _ if request.to_tag().is_some() => self.in_dialog(now, id),
-            Some(Method::Options) if self.is_for_us(request, side) => self.options(now, id),
+            Some(Method::Options) if self.is_for_us(id) => self.options(now, id),
             Some(Method::Invite) if self.draining.is_some() => self.answer(now, id, 503),
             _ if side == Side::Lan => self.relay_to_group(now, id),
             _ => self.relay_to_phone(now, id),
         }
     }
 
-    /// An OPTIONS without a user at one of our addresses, or at our domain from the LAN.
-    fn is_for_us(&self, request: &Message, side: Side) -> bool {
+    /// An OPTIONS without a user at one of our addresses, or at our domain from the LAN. One that
+    /// is addressed to a softswitch is that one's, while it lives.
+    fn is_for_us(&self, id: u64) -> bool {
+        let (request, side) = (&self.contexts[&id].request, self.contexts[&id].side);
         let Some(uri) = request
             .uri()
             .and_then(|span| Uri::parse(request.slice(span)))
         else {
             return false;
         };
-        uri.user.is_none_or(<[u8]>::is_empty)
+        let nobody = uri.user.is_none_or(<[u8]>::is_empty);
+        if let Some(group) = self.group_addressed(self.contexts[&id].listener) {
+            return nobody && self.on_our_own(group);
+        }
+        nobody
             && match uri.host_ip() {
                 Some(ip) => self.conf.links.iter().any(|link| link.address == Some(ip)),
                 None => {
@@ -185,7 +191,8 @@ impl Gateway {
             .from()
             .map(|from| request.slice(from.uri).to_vec())
             .unwrap_or_default();
-        let Some(group) = self.group_for(&request, self.contexts[&id].from) else {
+        let came = (self.contexts[&id].listener, self.contexts[&id].from);
+        let Some(group) = self.group_for(&request, came) else {
             return self.answer(now, id, 403);
         };
         let aor = self.aor(&from).into_bytes();

@@ -1,9 +1,10 @@
 //! Whose softswitch serves whom (EM19): in normal mode the first group serves all but requests
-//! that name another's domain; as an outbound proxy every phone keeps its own.
+//! that name another's domain; as an outbound proxy every phone keeps its own; in transparent
+//! mode it is the one that the phone addresses (EM20).
 
 use std::net::SocketAddr;
 
-use super::Gateway;
+use super::{Gateway, bindings::Binding};
 use crate::{
     conf::Mode,
     net::{GroupId, ListenerId, Side},
@@ -14,7 +15,14 @@ use crate::{
 impl Gateway {
     /// The group that a phone's request belongs to. `None`: a domain of no group, which an
     /// outbound proxy refuses, or it would relay to anywhere.
-    pub(super) fn group_for(&self, request: &Message, from: SocketAddr) -> Option<GroupId> {
+    pub(super) fn group_for(
+        &self,
+        request: &Message,
+        (listener, from): (ListenerId, SocketAddr),
+    ) -> Option<GroupId> {
+        if let Some(addressed) = self.group_addressed(listener) {
+            return Some(addressed);
+        }
         let target = request.uri().map(|span| request.slice(span));
         let named = target.and_then(|uri| self.group_of_uri(uri));
         if self.conf.mode == Mode::Normal {
@@ -29,6 +37,12 @@ impl Gateway {
             .and_then(|uri| self.group_of_uri(uri))
             .or(named)
             .or_else(|| self.group_of_client(from))
+    }
+
+    /// Whether a binding is of this group. Where phones choose their softswitch by its address,
+    /// two of them may serve the same domain, and neither vouches for phones of the other.
+    pub(super) fn is_of(&self, binding: &Binding, group: GroupId) -> bool {
+        self.conf.mode != Mode::Transparent || binding.group == group
     }
 
     /// The group whose domain, or the address of whose server, is the host of a URI.
@@ -59,7 +73,9 @@ impl Gateway {
         }
         let group = match self.gates.len() {
             1 => None,
-            _ => self.group_of_client(from),
+            _ => self
+                .group_addressed(listener)
+                .or_else(|| self.group_of_client(from)),
         };
         let group = usize::from(group.unwrap_or(GroupId(0)).0);
         self.gates.get(group).copied().unwrap_or(Gate::Silent)

@@ -29,13 +29,13 @@ impl Gateway {
             .get(usize::from(group.0))
             .copied()
             .unwrap_or(false);
-        alone && self.conf.survivability.policy != Policy::Off
+        alone && self.conf.survivability.policy != Policy::Off && self.is_proven(group)
     }
 
     /// A REGISTER while no server is left, or after all of them were tried: a known phone gets
     /// its 200, anybody else 403 (EM22).
     pub(super) fn register_here(&mut self, now: Now, id: u64, group: GroupId, pending: &Pending) {
-        let Some(trusted) = self.trusted(now, pending) else {
+        let Some(trusted) = self.trusted(now, group, pending) else {
             self.refuse_stranger(now, pending);
             return self.answer(now, id, 403);
         };
@@ -62,7 +62,12 @@ impl Gateway {
     /// Why a REGISTER is trusted without its softswitch: a binding of the same AOR, from the
     /// same source, that upstream accepted not too long ago. `Some(None)` is everybody's trust
     /// under `open-lan`.
-    pub(super) fn trusted(&self, now: Now, pending: &Pending) -> Option<Option<Binding>> {
+    pub(super) fn trusted(
+        &self,
+        now: Now,
+        group: GroupId,
+        pending: &Pending,
+    ) -> Option<Option<Binding>> {
         let known = self
             .bindings
             .of_aor(&pending.aor)
@@ -70,6 +75,7 @@ impl Gateway {
             .filter_map(|id| self.bindings.get(id))
             .find(|binding| {
                 binding.source.ip() == pending.source.ip()
+                    && self.is_of(binding, group)
                     && binding.known(now.wall, self.conf.registration.known_for)
             });
         match self.conf.survivability.policy {
@@ -205,10 +211,11 @@ impl Gateway {
             .uri()
             .map(|span| ctx.request.slice(span))
             .unwrap_or_default();
+        let group = self.group_for(&ctx.request, (ctx.listener, ctx.from));
         let present = |id: &u64| {
-            self.bindings
-                .get(*id)
-                .is_some_and(|binding| binding.present(now.mono))
+            self.bindings.get(*id).is_some_and(|binding| {
+                binding.present(now.mono) && group.is_none_or(|group| self.is_of(binding, group))
+            })
         };
         let parsed = Uri::parse(uri);
         let token = parsed.and_then(|uri| self.bindings.by_token(uri.user?));
@@ -219,7 +226,7 @@ impl Gateway {
         if found.is_empty()
             && let Some(user) = parsed.and_then(|uri| uri.user)
         {
-            found = self.by_last_digits(self.group_for(&ctx.request, ctx.from), user);
+            found = self.by_last_digits(group, user);
         }
         found.retain(present);
         found

@@ -41,6 +41,7 @@ impl Gateway {
             Deadline::Unserved(listener, peer) => self.unserved(listener, peer),
             Deadline::Silent(id) => self.silence_due(now, id),
             Deadline::Subscription(id) => self.subscription_over(now, id),
+            Deadline::Learned(place) => self.learned_due(now, place),
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use crate::{
     conf::{Conf, Group, Prefix},
-    net::Side,
+    net::{GroupId, Side},
     seal,
     sip::Uri,
 };
@@ -15,12 +15,38 @@ const CALL_ID: &str = "call-id";
 /// What a sealed Call-ID begins with.
 const CALL_ID_PREFIX: &[u8] = b"kl1-";
 
+/// Who looks at a message: a side, and what is particular about the party there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sight {
+    pub(crate) side: Side,
+    /// The softswitch's address that a phone speaks to: it stands for all of the other side
+    /// (transparent mode).
+    pub(crate) knows: Option<IpAddr>,
+    /// A server that is asked in the place of another one of its group, and that group: phones
+    /// may name the one that they speak to.
+    pub(crate) instead: Option<(GroupId, IpAddr)>,
+}
+
+impl Sight {
+    /// Nothing particular.
+    pub(crate) fn of(side: Side) -> Self {
+        let (knows, instead) = (None, None);
+        Self {
+            side,
+            knows,
+            instead,
+        }
+    }
+}
+
 /// What must be known to decide whether a host may be seen on a side.
 #[derive(Debug, Clone)]
 pub(crate) struct Topology {
     domain: String,
     /// The domain of each group, with where it speaks from.
     domains: Vec<(String, Vec<Prefix>)>,
+    /// The addresses of each group's servers.
+    servers: Vec<Vec<IpAddr>>,
     secret: seal::Key,
     /// Per side, every network that belongs to it, the gateway's own address included.
     networks: Vec<(Side, Prefix)>,
@@ -45,6 +71,7 @@ impl Topology {
         Self {
             domain: conf.domain.clone(),
             domains: conf.groups.iter().map(sources).collect(),
+            servers: conf.groups.iter().map(servers).collect(),
             secret: conf.secret.clone(),
             networks,
         }
@@ -63,12 +90,30 @@ impl Topology {
     }
 
     /// The URI as `towards` may see it, if it must change: the host of the other side gives way
-    /// to the domain, the port with it.
-    pub(crate) fn uri(&self, uri: &[u8], towards: Side) -> Option<Vec<u8>> {
+    /// to the domain, or to the softswitch that a phone knows, the port with it.
+    pub(crate) fn uri(&self, uri: &[u8], towards: Sight) -> Option<Vec<u8>> {
         let parsed = Uri::parse(uri)?;
-        let ip = parsed.host_ip()?;
-        (self.side_of(ip) != towards)
-            .then(|| self.with_host(&parsed, self.domain_of(ip).as_bytes()))
+        let host = self.stand_in(parsed.host_ip()?, towards)?;
+        Some(self.with_host(&parsed, host.as_bytes()))
+    }
+
+    /// What stands for an address where `towards` may not see it.
+    pub(super) fn stand_in(&self, ip: IpAddr, towards: Sight) -> Option<String> {
+        if self.side_of(ip) == towards.side {
+            let server = towards.instead.filter(|other| self.is_beside(ip, *other));
+            return server.map(|(_, server)| host(server));
+        }
+        match towards.knows {
+            Some(known) if known == ip => None,
+            Some(known) => Some(host(known)),
+            None => Some(self.domain_of(ip).to_owned()),
+        }
+    }
+
+    /// Whether an address is another server of the same group.
+    fn is_beside(&self, ip: IpAddr, (group, server): (GroupId, IpAddr)) -> bool {
+        let servers = self.servers.get(usize::from(group.0));
+        ip != server && servers.is_some_and(|servers| servers.contains(&ip))
     }
 
     /// The domain that stands for an address: that of the softswitch it belongs to, else the
@@ -108,6 +153,19 @@ impl Topology {
         let mut token = CALL_ID_PREFIX.to_vec();
         token.extend_from_slice(seal::seal(&self.secret, CALL_ID, call_id).as_bytes());
         token
+    }
+}
+
+fn servers(group: &Group) -> Vec<IpAddr> {
+    let servers = group.health.servers.iter();
+    servers.map(|server| server.address.ip()).collect()
+}
+
+/// An address as the host of a URI (RFC 3261 section 25.1).
+pub(super) fn host(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
     }
 }
 

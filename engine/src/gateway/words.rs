@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::topology::Topology;
-use crate::{net::Side, sip::Uri};
+use super::topology::{Sight, Topology};
+use crate::sip::Uri;
 
 /// Headers of a URI that begin with a Call-ID (RFC 3891, 3911, 4538).
 const CALL_IDS: [&str; 3] = ["replaces", "join", "target-dialog"];
@@ -13,16 +13,16 @@ const XML_CALL_ID: &[u8] = b"call-id=\"";
 impl Topology {
     /// The text as `towards` may see it, if it must change: addresses of the other side give
     /// way to the domain, with the port that follows them; Call-IDs are written as there.
-    pub(crate) fn text(&self, text: &[u8], towards: Side) -> Option<Vec<u8>> {
+    pub(crate) fn text(&self, text: &[u8], towards: Sight) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(text.len());
         let mut at = 0;
         while at < text.len() {
             let rest = &text[at..];
             let begins = at == 0 || !of_an_address(text[at - 1]);
             if begins && let Some((length, ip)) = address(rest) {
-                match self.side_of(ip) == towards {
-                    true => out.extend_from_slice(&rest[..length]),
-                    false => out.extend_from_slice(self.domain_of(ip).as_bytes()),
+                match self.stand_in(ip, towards) {
+                    None => out.extend_from_slice(&rest[..length]),
+                    Some(host) => out.extend_from_slice(host.as_bytes()),
                 }
                 at += length;
             } else if rest.starts_with(XML_CALL_ID) {

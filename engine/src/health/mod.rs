@@ -10,9 +10,11 @@
 //! | `probes` | OPTIONS: at intervals, in bursts, to a down server |
 //! | `verdict` | what follows from it: suspect, down, up, held, the group's active path |
 //! | `select` | the path for a request |
+//! | `change` | groups that come and go |
 //! | `path`, `rtt`, `agenda`, `jitter` | the record of a path, and tools |
 
 mod agenda;
+mod change;
 mod conf;
 mod jitter;
 mod path;
@@ -109,15 +111,9 @@ impl Health {
             up: true,
             serving: true,
         };
-        let group = |conf: GroupConf| Group {
-            held_until: vec![None; conf.servers.len()],
-            conf: conf::bounded(conf),
-            switched_to: None,
-            state: GroupState::Survivability,
-        };
         let mut health = Self {
             links: links.into_iter().map(link).collect(),
-            groups: groups.into_iter().map(group).collect(),
+            groups: groups.into_iter().map(Group::new).collect(),
             paths: BTreeMap::new(),
             requests: BTreeMap::new(),
             probes: BTreeMap::new(),
@@ -204,6 +200,17 @@ impl Health {
     fn note(&mut self, now: Now, key: PathKey, what: String) {
         if let Some(path) = self.paths.get_mut(&key) {
             path.note(now, what);
+        }
+    }
+}
+
+impl Group {
+    fn new(conf: GroupConf) -> Self {
+        Self {
+            held_until: vec![None; conf.servers.len()],
+            conf: conf::bounded(conf),
+            switched_to: None,
+            state: GroupState::Survivability,
         }
     }
 }

@@ -26,6 +26,12 @@ pub(super) struct Probe {
     sent: Mono,
 }
 
+impl Probe {
+    pub(super) fn is_of(&self, group: GroupId) -> bool {
+        self.path.server.group == group
+    }
+}
+
 impl Health {
     /// A probe's final answer.
     pub fn probe_received(

@@ -31,7 +31,10 @@ impl Health {
         id: GroupId,
         live: &BTreeMap<PathKey, usize>,
     ) -> Option<GroupView> {
-        let group = self.group(id)?;
+        // The place of a group that was taken away is empty.
+        let group = self
+            .group(id)
+            .filter(|group| !group.conf.servers.is_empty())?;
         let view = |(key, path): (PathKey, &Path)| {
             let live = live.get(&key).copied().unwrap_or(0);
             self.path_view(now, group, key, path, live)

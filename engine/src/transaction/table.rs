@@ -79,6 +79,11 @@ impl Transactions {
         self
     }
 
+    /// One more listener over streams.
+    pub fn over_stream(&mut self, listener: ListenerId) {
+        self.streams.insert(listener);
+    }
+
     /// What is in the table, and what did not fit.
     #[must_use]
     pub fn counters(&self) -> Counters {

@@ -109,11 +109,13 @@ pub fn conf() -> Conf {
                 link: LinkId(0),
                 transport: Transport::Udp,
                 address: addr(GW_LAN),
+                taken_by: None,
             },
             Listener {
                 link: LinkId(1),
                 transport: Transport::Udp,
                 address: addr(GW_WAN),
+                taken_by: None,
             },
         ],
         groups: vec![Group {
@@ -284,6 +286,21 @@ impl World {
             false => self.gateway.datagram(self.now, listener, addr(from), bytes),
         }
         self.drain();
+    }
+
+    /// A datagram that a phone sent to a softswitch is taken on the way.
+    pub fn hear_to(&mut self, to: &str, from: &str, text: &str) {
+        let bytes = text.replace("\r\n", "\n").replace('\n', "\r\n");
+        let (to, from) = (addr(to), addr(from));
+        self.gateway
+            .intercepted(self.now, LAN, to, from, bytes.into_bytes());
+        self.drain();
+    }
+
+    /// The address that a message left from.
+    pub fn source(&self, sent: &Sent) -> String {
+        let listener = &self.gateway.conf().listeners[usize::from(sent.listener.0)];
+        listener.address.to_string()
     }
 
     /// Time passes; every timer fires at its own time.
