@@ -6,6 +6,7 @@ pub mod cli;
 pub mod config;
 pub mod driver;
 pub mod fastpath;
+pub mod intercept;
 pub mod logging;
 pub mod netlink;
 pub mod probe;

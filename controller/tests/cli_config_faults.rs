@@ -447,3 +447,26 @@ fn an_empty_file_says_all_that_is_missing() {
 fn the_base_of_these_tests_is_clean() {
     assert_eq!(told(BASE), Vec::<String>::new());
 }
+
+#[test]
+fn em20_transparent_mode_cannot_serve_phones_over_tls_nor_show_them_to_the_softswitch() {
+    let transparent = base_with("[gateway]", "[gateway]\nmode = \"transparent\"");
+    let tls = "\n[tls]\ncert = \"/c\"\nkey = \"/k\"\n";
+    let with = |listen: &str| {
+        let replaced = transparent.replace("[listen]", &format!("[listen]\ntls = [\"{listen}\"]"));
+        replaced + tls
+    };
+    assert_eq!(told(&transparent), [""; 0]);
+    assert_eq!(told(&with("wan0:5061")), [""; 0]);
+    let refused = told(&with("lan0:5061"));
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert!(refused[0].starts_with("11:8 phones over TLS cannot be served in transparent mode"));
+    let shown = transparent.replace("[gateway]", "[gateway]\nhide_topology = false");
+    assert_eq!(
+        told(&shown),
+        [
+            "2:17 `hide_topology = false` is not supported in this version | write `true`, or \
+             leave it out"
+        ]
+    );
+}

@@ -4,9 +4,12 @@ use std::{net::SocketAddr, os::unix::net::UnixStream, path::Path};
 
 use keepline_engine::net::Transport;
 
-use super::{clock, interface};
+use super::{clock, interface, transparent};
 use crate::{
-    config::{Config, model::ListenAddress},
+    config::{
+        Config,
+        model::{ListenAddress, Mode},
+    },
     tls::{Files, Tls},
 };
 
@@ -77,6 +80,9 @@ pub(super) fn checks(config: Option<&Config>, socket: &Path) -> Vec<Check> {
         checks.extend(interface::checks(there));
     }
     checks.extend(config.tls.iter().map(certificates));
+    if config.gateway.mode == Mode::Transparent {
+        checks.extend(transparent::checks());
+    }
     // A running daemon holds the very ports that would be tried.
     if UnixStream::connect(socket).is_err() {
         let listeners = config.listen.all();

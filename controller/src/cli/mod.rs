@@ -13,6 +13,7 @@ mod output;
 mod probe;
 mod render;
 mod run;
+mod transparent;
 mod tunnels;
 
 use std::{ffi::OsString, process::ExitCode};

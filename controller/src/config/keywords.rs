@@ -80,8 +80,8 @@ fn choices(words: &[&str]) -> String {
 
 keywords!(Role { "standalone" => Standalone } later ["edge", "core"]);
 keywords!(Mode {
-    "normal" => Normal, "outbound-proxy" => OutboundProxy,
-} later ["transparent"]);
+    "normal" => Normal, "outbound-proxy" => OutboundProxy, "transparent" => Transparent,
+} later []);
 keywords!(InterfaceRole { "lan" => Lan, "wan" => Wan, "tunnel" => Tunnel } later []);
 keywords!(Detect { "classic" => Classic, "fast" => Fast } later []);
 keywords!(XdpMode {

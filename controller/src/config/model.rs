@@ -80,6 +80,8 @@ pub enum Mode {
     Normal,
     /// Phones keep their softswitch's domain and send through the gateway.
     OutboundProxy,
+    /// Phones address their softswitch itself, and the gateway is their router.
+    Transparent,
 }
 
 impl Mode {
@@ -89,6 +91,7 @@ impl Mode {
         match self {
             Self::Normal => "normal",
             Self::OutboundProxy => "outbound-proxy",
+            Self::Transparent => "transparent",
         }
     }
 }

@@ -91,6 +91,7 @@ impl Driver {
     fn listeners(&self) -> Vec<model::Listener> {
         let conf = self.gateway.conf();
         let all = (0_u16..).map(ListenerId).zip(&conf.listeners);
+        let all = all.filter(|(_, on)| on.taken_by.is_none());
         all.map(|(id, on)| model::Listener {
             transport: on.transport.via().to_ascii_lowercase(),
             address: on.address.to_string(),

@@ -6,7 +6,7 @@ use keepline_engine::{
     conf::{self, Conf, Prefix},
     health::{self, GroupConf, ServerConf},
     media::{Learn, MediaConf},
-    net::{Link, Listener, Transport},
+    net::{Link, Listener, Side, Transport},
     sdp::Ice,
     seal::Key,
 };
@@ -58,6 +58,7 @@ pub(super) fn engine(
         mode: match config.gateway.mode {
             model::Mode::Normal => conf::Mode::Normal,
             model::Mode::OutboundProxy => conf::Mode::OutboundProxy,
+            model::Mode::Transparent => conf::Mode::Transparent,
         },
         domain: domain(config),
         listeners: listeners(config, table, &links)?,
@@ -160,7 +161,41 @@ fn listeners(config: &Config, table: &Table, links: &[Link]) -> Result<Vec<Liste
             })
         }
     };
-    config.listen.all().map(listener).collect()
+    let mut all: Vec<Listener> = config
+        .listen
+        .all()
+        .map(listener)
+        .collect::<Result<_, _>>()?;
+    if config.gateway.mode == model::Mode::Transparent {
+        let more = elsewhere(config, links, &all);
+        all.extend(more);
+    }
+    Ok(all)
+}
+
+/// Phones speak to the port of their softswitch: where that is another than what is listened to
+/// on the LAN, it is taken too.
+fn elsewhere(config: &Config, links: &[Link], listeners: &[Listener]) -> Vec<Listener> {
+    let lan = |on: &&Listener| links[usize::from(on.link.0)].side == Side::Lan;
+    let plain = |on: &&Listener| on.transport != Transport::Tls;
+    let mut more: Vec<Listener> = Vec::new();
+    let servers = config.softswitches.iter().flat_map(|group| &group.servers);
+    let servers = servers.filter(|server| server.transport != Transport::Tls);
+    for port in servers.map(|server| server.address.port()) {
+        for on in listeners.iter().filter(lan).filter(plain) {
+            let address = SocketAddr::new(on.address.ip(), port);
+            let same = |at: &Listener| {
+                (at.link, at.transport, at.address) == (on.link, on.transport, address)
+            };
+            if !listeners.iter().chain(&more).any(same) {
+                more.push(Listener {
+                    address,
+                    ..on.clone()
+                });
+            }
+        }
+    }
+    more
 }
 
 fn group(group: &model::Softswitch) -> conf::Group {

@@ -53,13 +53,34 @@ impl Driver {
     }
 
     fn accepted(&mut self, now: Now, key: Key, socket: TcpStream) {
-        if !self.gateway.may_connect(key.0, key.1) {
+        let Some(key) = self.let_in(now, key, &socket) else {
             return;
-        }
+        };
         // Whoever used that port before is gone, although nobody said so.
         self.close(now, key);
         if !self.streams.adopt(key, socket) {
             tracing::debug!(peer = %key.1, "too many connections");
+        }
+    }
+
+    /// Whether whoever connected may, and what the connection is called: by the listener, or by
+    /// what stands for the softswitch that a phone connected to.
+    fn let_in(&mut self, now: Now, key: Key, socket: &TcpStream) -> Option<Key> {
+        if !self.gateway.conf().takes(key.0) {
+            return self.gateway.may_connect(key.0, key.1).then_some(key);
+        }
+        let to = socket.local_addr().ok()?;
+        let place = self.gateway.may_take(now, key.0, to, key.1)?;
+        let key = (place, key.1);
+        self.stand_in(key.0);
+        Some(key)
+    }
+
+    /// A listener that stands for a softswitch's address uses the socket of another one.
+    fn stand_in(&mut self, listener: ListenerId) {
+        let on = &self.gateway.conf().listeners[usize::from(listener.0)];
+        if let Some(taker) = on.taken_by {
+            self.streams.stand_in(listener, taker, on.address);
         }
     }
 
@@ -72,12 +93,15 @@ impl Driver {
 
     /// Sends a message the way its listener speaks.
     pub(super) fn send(&mut self, key: Key, bytes: Vec<u8>) {
-        if !self.streams.has(key.0) {
-            if let Err(error) = self.sockets.send(key.0, key.1, &bytes) {
+        let on = &self.gateway.conf().listeners[usize::from(key.0.0)];
+        if !on.transport.is_stream() {
+            let (socket, source) = (on.taken_by.unwrap_or(key.0), on.address.ip());
+            if let Err(error) = self.sockets.send(socket, source, key.1, &bytes) {
                 tracing::debug!(%error, to = %key.1, "datagram not sent");
             }
             return;
         }
+        self.stand_in(key.0);
         let now = self.clock.now();
         match self.streams.send(key, bytes) {
             Ok(()) => {}

@@ -18,6 +18,7 @@ mod secret;
 mod sockets;
 mod start;
 mod streams;
+mod taking;
 mod told;
 mod xdp;
 
@@ -152,9 +153,16 @@ impl Driver {
             match heard {
                 Heard::Sip {
                     listener,
+                    to: None,
                     from,
                     bytes,
                 } => self.gateway.datagram(now, listener, from, bytes),
+                Heard::Sip {
+                    listener,
+                    to: Some(to),
+                    from,
+                    bytes,
+                } => self.gateway.intercepted(now, listener, to, from, bytes),
                 Heard::Unreachable { error } => {
                     self.gateway.unreachable(now, error.to, error.quoted)
                 }

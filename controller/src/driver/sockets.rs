@@ -1,13 +1,19 @@
 //! UDP sockets: one per SIP listener, one per media port in use. Each has a task that reads it
 //! into a bounded queue; when the engine lags, the kernel's buffer fills and drops.
 
-use std::{collections::HashMap, io, net::SocketAddr, os::fd::AsFd, sync::Arc};
+use std::{
+    collections::HashMap,
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::AsFd,
+    sync::Arc,
+};
 
 use keepline_engine::net::ListenerId;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{io::Interest, net::UdpSocket, sync::mpsc, task::JoinHandle};
 
-use super::{errqueue, streams::Told};
+use super::{errqueue, streams::Told, taking};
 
 /// Datagrams that wait for the engine.
 pub(super) const QUEUE: usize = 4096;
@@ -21,6 +27,8 @@ pub(super) enum Heard {
     Sip {
         /// Which listener.
         listener: ListenerId,
+        /// Where to, on a listener that takes what is sent to others.
+        to: Option<SocketAddr>,
         /// Who sent it.
         from: SocketAddr,
         /// All of it.
@@ -49,6 +57,8 @@ pub(super) enum Heard {
 struct Bound {
     interface: String,
     socket: Arc<UdpSocket>,
+    /// It takes what is sent to others, and speaks in their name.
+    takes: bool,
 }
 
 /// Every open socket.
@@ -74,7 +84,7 @@ impl Sockets {
     }
 
     /// Opens the next SIP listener, bound to its interface: a packet of one link never leaves
-    /// by another.
+    /// by another. With `takes` it hears what is sent to any address.
     ///
     /// # Errors
     /// When the port is taken, the address is not ours, or the process may not bind it.
@@ -83,29 +93,42 @@ impl Sockets {
         listener: ListenerId,
         interface: &str,
         at: SocketAddr,
+        takes: bool,
     ) -> io::Result<()> {
-        let socket = bind(interface, at)?;
+        let socket = bind(interface, at, takes)?;
         errqueue::enable(socket.as_fd(), at.is_ipv4())?;
         let socket = Arc::new(socket);
         self.listeners.push(Bound {
             interface: interface.to_owned(),
             socket: socket.clone(),
+            takes,
         });
-        tokio::spawn(read_listener(listener, socket, self.heard.clone()));
+        let port = takes.then_some(at.port());
+        tokio::spawn(read_listener(listener, port, socket, self.heard.clone()));
         Ok(())
     }
 
-    /// Sends from a listener. A full socket buffer loses the datagram, as the network may.
+    /// Sends from a listener, in the name of `source` where it takes what is sent to others. A
+    /// full socket buffer loses the datagram, as the network may.
     pub(super) fn send(
         &self,
         listener: ListenerId,
+        source: IpAddr,
         to: SocketAddr,
         bytes: &[u8],
     ) -> io::Result<()> {
-        let Some(Bound { socket, .. }) = self.listeners.get(usize::from(listener.0)) else {
+        let Some(bound) = self.listeners.get(usize::from(listener.0)) else {
             return Err(io::ErrorKind::NotConnected.into());
         };
-        send(socket, to, bytes)
+        let socket = &bound.socket;
+        match bound.takes {
+            false => twice(|| socket.try_send_to(bytes, to).map(drop)),
+            true => twice(|| {
+                socket.try_io(Interest::WRITABLE, || {
+                    taking::send(socket.as_fd(), source, to, bytes)
+                })
+            }),
+        }
     }
 
     /// Holds a media port.
@@ -116,11 +139,12 @@ impl Sockets {
         if self.media.contains_key(&at) {
             return Ok(());
         }
-        let socket = Arc::new(bind(self.device(interface), at)?);
+        let socket = Arc::new(bind(self.device(interface), at, false)?);
         let task = tokio::spawn(read_media(at, socket.clone(), self.heard.clone()));
         let bound = Bound {
             interface: interface.to_owned(),
             socket,
+            takes: false,
         };
         self.media.insert(at, (bound, task));
         Ok(())
@@ -173,17 +197,17 @@ impl Sockets {
         bytes: &[u8],
     ) -> io::Result<()> {
         match self.media.get(&from) {
-            Some((Bound { socket, .. }, _)) => send(socket, to, bytes),
+            Some((Bound { socket, .. }, _)) => twice(|| socket.try_send_to(bytes, to).map(drop)),
             None => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 }
 
-fn send(socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) -> io::Result<()> {
-    match socket.try_send_to(bytes, to) {
+fn twice(send: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    match send() {
         // An ICMP error of an earlier datagram is reported here once; this one was not sent.
-        Err(error) if is_icmp(&error) => socket.try_send_to(bytes, to).map(drop),
-        sent => sent.map(drop),
+        Err(error) if is_icmp(&error) => send(),
+        sent => sent,
     }
 }
 
@@ -196,18 +220,30 @@ fn is_icmp(error: &io::Error) -> bool {
     )
 }
 
-fn bind(interface: &str, at: SocketAddr) -> io::Result<UdpSocket> {
+fn bind(interface: &str, at: SocketAddr, takes: bool) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
     if at.is_ipv6() {
         socket.set_only_v6(true)?;
     }
     socket.bind_device(Some(interface.as_bytes()))?;
     socket.set_nonblocking(true)?;
-    socket.bind(&at.into())?;
+    if takes {
+        taking::allow(&socket, at.is_ipv4())?;
+        taking::tell_destination(&socket, at.is_ipv4())?;
+        socket.bind(&taking::any(at).into())?;
+    } else {
+        socket.bind(&at.into())?;
+    }
     UdpSocket::from_std(socket.into())
 }
 
-async fn read_listener(listener: ListenerId, socket: Arc<UdpSocket>, heard: mpsc::Sender<Heard>) {
+/// `port` is that of a listener which takes what is sent to others.
+async fn read_listener(
+    listener: ListenerId,
+    port: Option<u16>,
+    socket: Arc<UdpSocket>,
+    heard: mpsc::Sender<Heard>,
+) {
     let mut buffer = vec![0; DATAGRAM];
     loop {
         let Ok(ready) = socket.ready(Interest::READABLE | Interest::ERROR).await else {
@@ -225,11 +261,12 @@ async fn read_listener(listener: ListenerId, socket: Arc<UdpSocket>, heard: mpsc
                 Err::<(), _>(io::ErrorKind::WouldBlock.into())
             });
         }
-        while let Ok((length, from)) = socket.try_recv_from(&mut buffer) {
+        while let Ok((length, from, to)) = receive(&socket, port, &mut buffer) {
             let bytes = buffer[..length].to_vec();
             if heard
                 .send(Heard::Sip {
                     listener,
+                    to,
                     from,
                     bytes,
                 })
@@ -240,6 +277,21 @@ async fn read_listener(listener: ListenerId, socket: Arc<UdpSocket>, heard: mpsc
             }
         }
     }
+}
+
+/// A datagram: its length, who sent it, and where to.
+fn receive(
+    socket: &UdpSocket,
+    port: Option<u16>,
+    buffer: &mut [u8],
+) -> io::Result<(usize, SocketAddr, Option<SocketAddr>)> {
+    let Some(port) = port else {
+        let (length, from) = socket.try_recv_from(buffer)?;
+        return Ok((length, from, None));
+    };
+    let read = || taking::receive(socket.as_fd(), buffer);
+    let (length, from, to) = socket.try_io(Interest::READABLE, read)?;
+    Ok((length, from, Some(SocketAddr::new(to, port))))
 }
 
 async fn read_media(local: SocketAddr, socket: Arc<UdpSocket>, heard: mpsc::Sender<Heard>) {

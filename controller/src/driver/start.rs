@@ -25,6 +25,7 @@ use super::{
 use crate::{
     api::{Server, model::ApiError},
     config::{self, Config, LoadError, model::XdpMode},
+    intercept::Interception,
     netlink::{LinkResolver, Netlink},
     steer::LinkPlace,
     store::{FileStore, Health, OpenError},
@@ -183,6 +184,12 @@ pub async fn run(options: Options) -> Result<(), StartError> {
         let event = render::rebuilt_event(driver.clock.now(), gap, flows);
         driver.journal.record(&event);
     }
+    // Last: until here phones reach their softswitch without us.
+    let interception = Interception::begin(&engine).await.map_err(|error| {
+        let hint = "run as root, or with CAP_NET_ADMIN; `ip rule` shows what is there";
+        let what = format!("packets for softswitches cannot be taken: {error}");
+        StartError::new("intercept", what, hint)
+    })?;
     // Without systemd nobody is there to be told.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     tracing::info!("ready");
@@ -198,6 +205,7 @@ pub async fn run(options: Options) -> Result<(), StartError> {
         })
         .await;
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+    interception.end().await;
     drop(server);
     Ok(())
 }
@@ -211,9 +219,10 @@ fn listen(
         let interface = &engine.links[usize::from(listener.link.0)].name;
         let address = listener.address;
         let bound = match listener.transport {
-            Transport::Udp => sockets.listen(id, interface, address),
+            Transport::Udp => sockets.listen(id, interface, address, engine.takes(id)),
             Transport::Tcp | Transport::Tls => {
-                streams.listen(id, interface, address, listener.transport == Transport::Tls)
+                let secure = listener.transport == Transport::Tls;
+                streams.listen(id, interface, address, (secure, engine.takes(id)))
             }
         };
         let what = format!("SIP over {}", listener.transport.via());

@@ -85,7 +85,7 @@ impl World {
         let mut sockets = Sockets::new(queue.0.clone());
         let streams = Streams::new(queue.0.clone(), Duration::from_secs(300));
         let any = "127.0.0.1:0".parse().unwrap();
-        sockets.listen(ListenerId(0), "lo", any).unwrap();
+        sockets.listen(ListenerId(0), "lo", any, false).unwrap();
         let mut gateway = Gateway::new(clock.now(), engine, 1);
         let mut records = Records::default();
         records.bindings.push(binding(&phone, clock.now()));
@@ -137,6 +137,7 @@ impl World {
         for _ in 0..40 {
             let heard = Heard::Sip {
                 listener: ListenerId(0),
+                to: None,
                 from,
                 bytes: text.clone().into_bytes(),
             };

@@ -118,6 +118,15 @@ impl Branch {
         Ok(())
     }
 
+    /// The gateway is the phones' router, for whatever is not on the LAN.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn phones_route(&self) -> Result<()> {
+        let route = format!("route replace default via {GATEWAY_LAN}");
+        self.phones.ip(&route).map(drop)
+    }
+
     fn cable(&mut self) -> Result<()> {
         for bridge in ["access", "core"] {
             self.carrier

@@ -33,6 +33,8 @@ pub struct Opening {
     pub config: String,
     /// What the phones of the branch speak over.
     pub over: Transport,
+    /// Whom they speak to; whoever is not the gateway is reached through it.
+    pub target: &'static str,
 }
 
 impl Default for Opening {
@@ -43,6 +45,7 @@ impl Default for Opening {
             far: 4,
             config: gateway::config(),
             over: Transport::Udp,
+            target: GATEWAY_LAN,
         }
     }
 }
@@ -55,6 +58,17 @@ impl Opening {
             config: gateway::config_over(lan, wan),
             over: lan,
             ..Self::default()
+        }
+    }
+
+    /// Phones that speak to the primary itself, which the gateway takes on the way.
+    #[must_use]
+    pub fn transparent(lan: Transport, wan: Transport) -> Self {
+        let over = Self::over(lan, wan);
+        Self {
+            config: over.config.replace("\"normal\"", "\"transparent\""),
+            target: SOFTSWITCHES[0],
+            ..over
         }
     }
 
@@ -104,13 +118,16 @@ impl Office {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_on(branch: Branch, opening: &Opening) -> Result<Self> {
+        if opening.target != GATEWAY_LAN {
+            branch.phones_route()?;
+        }
         let primary = Softswitch::start(&branch, 0, opening.digest)?;
         let backup = Softswitch::start(&branch, 1, opening.digest)?;
         let gateway = Gateway::start(&branch, &opening.config)?;
         let wire = Capture::start(&branch.phones, "eth0", "port 5060")?;
         let lan = (0..opening.lan).map(|index| {
-            Phone::new(&format!("2{index:02}"), Branch::phone(index), GATEWAY_LAN)
-                .over(opening.over)
+            let user = format!("2{index:02}");
+            Phone::new(&user, Branch::phone(index), opening.target).over(opening.over)
         });
         let far = (0..opening.far).map(|index| {
             Phone::new(

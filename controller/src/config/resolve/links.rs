@@ -7,7 +7,7 @@ use keepline_engine::net::{LinkId, Side, Transport};
 use super::super::{
     fault::Fault,
     keywords::InterfaceRole,
-    model::{Accept, Interface, Listen, ListenAddress, Softswitch, XdpMode},
+    model::{Accept, Interface, Listen, ListenAddress, Mode, Softswitch, XdpMode},
     section::Section,
     text::ListenText,
     value::At,
@@ -233,6 +233,33 @@ pub(super) fn certificates(root: &Section<'_>, listen: &Listeners, there: bool) 
             span,
             "a listener over TLS, and no [tls] with its certificate",
             "add [tls] with `cert` and `key`",
+        ));
+    }
+}
+
+/// In transparent mode what phones say over TLS is for their softswitch alone.
+pub(super) fn untouched(
+    root: &Section<'_>,
+    mode: Mode,
+    interfaces: &Interfaces,
+    listen: &Listeners,
+) {
+    let (Some(interfaces), Some(resolved)) = (interfaces, &listen.resolved) else {
+        return;
+    };
+    let lan = |on: &ListenAddress| {
+        let mut all = interfaces.iter().enumerate();
+        all.any(|(index, at)| at.value.side == Side::Lan && is_on(*on, index))
+    };
+    if mode == Mode::Transparent
+        && resolved.tls.iter().any(lan)
+        && let Some(span) = listen.secure.clone()
+    {
+        root.fault(Fault::error(
+            span,
+            "phones over TLS cannot be served in transparent mode: their softswitch's certificate \
+             is not ours to show",
+            "listen for TLS on the WAN only, or use the mode `outbound-proxy`",
         ));
     }
 }

@@ -83,6 +83,7 @@ pub(super) fn resolve<'d>(
     let tls = root.optional_table("tls").map(service::tls);
     links::certificates(&root, &listen, tls.is_some());
     links::sides(&root, &interfaces, &listen, &softswitches);
+    links::untouched(&root, gateway.mode, &interfaces, &listen);
     links::transports(&root, &interfaces, &listen, &spoken);
     root.finish();
     Some(Config {

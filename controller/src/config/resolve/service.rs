@@ -33,9 +33,13 @@ pub(super) fn gateway(mut section: Section<'_>, machine: &Machine) -> Gateway {
     };
     let hide = section.get_at("hide_topology", true);
     if !hide.value {
+        let why = match gateway.mode {
+            Mode::Transparent => "`hide_topology = false` is not supported in this version",
+            _ => "`hide_topology = false` belongs to transparent mode",
+        };
         section.fault(Fault::error(
             hide.span,
-            "`hide_topology = false` belongs to transparent mode, which is not supported in this version",
+            why,
             "write `true`, or leave it out",
         ));
     }
@@ -155,7 +159,7 @@ fn check_ports(section: &Section<'_>, ports: &At<Ports>, listeners: &[At<u16>], 
 pub(super) fn fastpath(mut section: Section<'_>) -> Fastpath {
     section.not_yet(
         "max_flows",
-        "remove it: only transparent mode has flows of their own",
+        "remove it: only `hide_topology = false` has flows of their own",
     );
     let pin = section.get("pin", PathBuf::from("/sys/fs/bpf/keepline"));
     section.not_enforced("guard");

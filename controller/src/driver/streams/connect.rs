@@ -1,10 +1,6 @@
 //! Opening a connection, and making sure whom it is with.
 
-use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-    time::Duration,
-};
+use std::{io, net::SocketAddr, time::Duration};
 
 use tokio::{
     net::{TcpSocket, TcpStream},
@@ -25,8 +21,10 @@ const LIMIT: Duration = Duration::from_millis(1200);
 pub(super) struct Way {
     /// The only interface it uses.
     pub(super) interface: String,
-    /// Our address there.
-    pub(super) from: IpAddr,
+    /// Our address there, and port 0; or a softswitch's, which we speak for.
+    pub(super) from: SocketAddr,
+    /// It is a softswitch's.
+    pub(super) takes: bool,
     /// `None` for plain TCP; an error where TLS cannot be spoken.
     pub(super) secure: Option<Result<Secure, String>>,
 }
@@ -59,7 +57,7 @@ impl From<io::Error> for Failed {
 /// # Errors
 /// What the system says, or that it took too long.
 pub(super) async fn connect(way: &Way, to: SocketAddr) -> Result<TcpStream, Failed> {
-    let socket = listen::socket(&way.interface, SocketAddr::new(way.from, 0))?;
+    let socket = listen::socket(&way.interface, way.from, way.takes)?;
     let socket = TcpSocket::from_std_stream(socket.into());
     let stream = within(socket.connect(to)).await?;
     listen::tune(&stream)?;

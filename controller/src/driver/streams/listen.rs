@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::Told;
-use crate::driver::sockets::Heard;
+use crate::driver::{sockets::Heard, taking};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 256;
@@ -25,8 +25,9 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_interval(Duration::from_secs(20))
     .with_retries(3);
 
-/// A TCP socket that only ever uses this interface.
-pub(super) fn socket(interface: &str, at: SocketAddr) -> io::Result<Socket> {
+/// A TCP socket that only ever uses this interface. With `takes` the address may be a
+/// softswitch's, and the port that of our listener.
+pub(super) fn socket(interface: &str, at: SocketAddr, takes: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
     if at.is_ipv6() {
         socket.set_only_v6(true)?;
@@ -35,13 +36,18 @@ pub(super) fn socket(interface: &str, at: SocketAddr) -> io::Result<Socket> {
     // Connections of an earlier run may linger on our port.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
+    if takes {
+        taking::allow(&socket, at.is_ipv4())?;
+        socket.set_reuse_port(true)?;
+    }
     socket.bind(&at.into())?;
     Ok(socket)
 }
 
-/// A listening socket.
-pub(super) fn bind(interface: &str, at: SocketAddr) -> io::Result<TcpListener> {
-    let socket = socket(interface, at)?;
+/// A listening socket; with `takes`, on all addresses.
+pub(super) fn bind(interface: &str, at: SocketAddr, takes: bool) -> io::Result<TcpListener> {
+    let at = if takes { taking::any(at) } else { at };
+    let socket = socket(interface, at, takes)?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
 }

@@ -145,6 +145,9 @@ struct Connection {
 pub(super) struct Streams {
     heard: mpsc::Sender<Heard>,
     places: BTreeMap<ListenerId, Place>,
+    /// Listeners that stand for the addresses of softswitches, by whose socket (transparent
+    /// mode).
+    stand_ins: BTreeMap<ListenerId, (ListenerId, SocketAddr)>,
     connections: HashMap<Key, Connection>,
     /// Where else a connection leads (RFC 5923): what is sent there may take it.
     aliases: HashMap<Key, SocketAddr>,
@@ -171,6 +174,7 @@ impl Streams {
         Self {
             heard,
             places: BTreeMap::new(),
+            stand_ins: BTreeMap::new(),
             connections: HashMap::new(),
             aliases: HashMap::new(),
             sources: HashMap::new(),
@@ -202,7 +206,8 @@ impl Streams {
         }
     }
 
-    /// Opens a listener, bound to its interface.
+    /// Opens a listener, bound to its interface. With `takes` it is connected to whatever address
+    /// phones connect to.
     ///
     /// # Errors
     /// When the port is taken, the address is not ours, or the process may not bind it.
@@ -211,9 +216,9 @@ impl Streams {
         listener: ListenerId,
         interface: &str,
         at: SocketAddr,
-        secure: bool,
+        (secure, takes): (bool, bool),
     ) -> io::Result<()> {
-        let listening = Arc::new(listen::bind(interface, at)?);
+        let listening = Arc::new(listen::bind(interface, at, takes)?);
         let accept = listen::accept(listener, listening.clone(), self.heard.clone());
         let place = Place {
             interface: interface.to_owned(),
@@ -226,16 +231,21 @@ impl Streams {
         Ok(())
     }
 
-    /// Whether a listener is over connections.
-    #[must_use]
-    pub(super) fn has(&self, listener: ListenerId) -> bool {
-        self.places.contains_key(&listener)
+    /// Connections of `listener` are those of `taker` with a softswitch's address at our end.
+    pub(super) fn stand_in(&mut self, listener: ListenerId, taker: ListenerId, at: SocketAddr) {
+        self.stand_ins.insert(listener, (taker, at));
+    }
+
+    /// The listener whose socket another one uses.
+    fn taker(&self, listener: ListenerId) -> ListenerId {
+        let stands_in = self.stand_ins.get(&listener);
+        stands_in.map_or(listener, |(taker, _)| *taker)
     }
 
     /// How many connections a listener has at present.
     #[must_use]
     pub(super) fn count(&self, listener: ListenerId) -> usize {
-        let of_it = |key: &&Key| key.0 == listener;
+        let of_it = |key: &&Key| self.taker(key.0) == listener;
         self.connections.keys().filter(of_it).count()
     }
 
@@ -319,7 +329,8 @@ impl Streams {
             moved.push(*id);
         }
         let keys = self.connections.keys().copied();
-        let lost: Vec<Key> = keys.filter(|key| moved.contains(&key.0)).collect();
+        let of_them = |key: &Key| moved.contains(&self.taker(key.0));
+        let lost: Vec<Key> = keys.filter(of_them).collect();
         lost.iter().for_each(|key| self.drop_now(*key));
         lost
     }
@@ -340,12 +351,15 @@ impl Streams {
             self.refused += 1;
             return Err(Refused::NoRoom);
         }
-        let Some(place) = self.places.get(&key.0) else {
+        let Some(place) = self.places.get(&self.taker(key.0)) else {
             return Err(Refused::NoRoom);
         };
+        let stands_in = self.stand_ins.get(&key.0).map(|(_, at)| *at);
         let way = Way {
             interface: place.interface.clone(),
-            from: place.address.ip(),
+            // What comes back must be taken too: only one port is.
+            from: stands_in.unwrap_or(SocketAddr::new(place.address.ip(), 0)),
+            takes: stands_in.is_some(),
             secure: place.secure.then(|| self.secure(key.1)),
         };
         let start = |wire, queue| tokio::spawn(connection::opened(way, wire, queue));
