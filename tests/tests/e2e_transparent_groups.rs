@@ -128,10 +128,19 @@ fn em20_kl5_rules_are_installed_put_back_and_removed_whatever_ends_the_daemon() 
     })?;
     let phone = Agent::new(&branch.phones, "250", &Branch::phone(10), SOFTSWITCHES[0])?;
     phone.register(3600)?.is(200)?;
-    // Killed, it leaves them; the next finds them, and uses them.
+    let other = Agent::new(&branch.phones, "251", &Branch::phone(11), SOFTSWITCHES[0])?;
+    other.register(3600)?.is(200)?;
+    let talk = Talk::begin((&branch.phones, &phone), (&branch.phones, &other), PACE, "")?;
+    // Killed, it leaves them; the next finds them, and uses them. No packet of the call is lost,
+    // and it ends in order.
     gateway.restart(&branch)?;
     ensure!(installed(&branch)? == (1, 1), "{:?}", installed(&branch)?);
     phone.register(3600)?.is(200)?;
+    talk.hear(25)?;
+    let (packets, _) = talk.end(&phone)?;
+    println!("{packets} RTP over the death of the daemon, none lost");
+    let told = gateway::run(&branch, &["doctor"])?;
+    ensure!(told.contains("survivability does not cover it"), "{told}");
     // Told to end, it takes them away; so does a next one that needs none.
     gateway.process().signal(Signal::TERM)?;
     gateway.process().wait(LIMIT)?;
