@@ -146,9 +146,7 @@ impl Driver {
 
     /// Takes what was heard, and what else waits, up to a bound.
     fn hear(&mut self, first: Heard, queue: &mut mpsc::Receiver<Heard>) {
-        let mut next = Some(first);
-        for _ in 0..BATCH {
-            let Some(heard) = next else { return };
+        for heard in batch(first, queue) {
             let now = self.clock.now();
             match heard {
                 Heard::Sip {
@@ -175,7 +173,6 @@ impl Driver {
                 }
             }
             self.drain_outputs();
-            next = queue.try_recv().ok();
         }
     }
 
@@ -392,6 +389,12 @@ impl Driver {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The first and what waits behind it, [`BATCH`] at most; what is not yielded stays in the queue.
+fn batch<T>(first: T, queue: &mut mpsc::Receiver<T>) -> impl Iterator<Item = T> {
+    let waiting = std::iter::from_fn(|| queue.try_recv().ok());
+    std::iter::once(first).chain(waiting).take(BATCH)
 }
 
 #[cfg(test)]
