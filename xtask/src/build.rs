@@ -16,7 +16,19 @@ pub(crate) fn workspace(release: bool) -> Result<()> {
     sh::run(&mut cargo)
 }
 
+/// Builds what benches of the daemon run, as it is released.
+pub(crate) fn for_benches() -> Result<()> {
+    let mut cargo = sh::cargo();
+    cargo.args(["build", "--workspace", "--release"]);
+    sh::run(cargo.args(["--bin", "keepline", "--bin", "bench"]))
+}
+
 /// A binary of the dev profile, which tests, lab and demo share.
 pub(crate) fn binary(name: &str) -> PathBuf {
     sh::target_dir().join("debug").join(name)
+}
+
+/// A binary as it runs on a real gateway.
+pub(crate) fn released(name: &str) -> PathBuf {
+    sh::target_dir().join("release").join(name)
 }

@@ -1,6 +1,7 @@
 //! The benches: rows with their bars (docs: performance), each the median of repetitions.
 
 mod harness;
+pub mod sip;
 pub mod testrun;
 
 use serde::Serialize;
@@ -62,9 +63,32 @@ impl Row {
     pub fn lower(
         name: &'static str,
         unit: &'static str,
-        mut samples: Vec<f64>,
+        samples: Vec<f64>,
         bar: Option<f64>,
     ) -> Self {
+        let row = Self::of(name, unit, samples, bar);
+        let ok = bar.is_none_or(|bar| row.median <= bar);
+        Self { ok, ..row }
+    }
+
+    /// The same where more is better.
+    #[must_use]
+    pub fn higher(
+        name: &'static str,
+        unit: &'static str,
+        samples: Vec<f64>,
+        bar: Option<f64>,
+    ) -> Self {
+        let row = Self::of(name, unit, samples, bar);
+        let ok = bar.is_none_or(|bar| row.median >= bar);
+        Self {
+            ok,
+            better: "higher",
+            ..row
+        }
+    }
+
+    fn of(name: &'static str, unit: &'static str, mut samples: Vec<f64>, bar: Option<f64>) -> Self {
         samples.sort_by(f64::total_cmp);
         let at = |index: usize| samples.get(index).copied().unwrap_or(f64::NAN);
         let median = at(samples.len() / 2);
@@ -77,7 +101,7 @@ impl Row {
             n: samples.len(),
             bar,
             better: "lower",
-            ok: bar.is_none_or(|bar| median <= bar),
+            ok: false,
         }
     }
 }

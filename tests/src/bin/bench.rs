@@ -4,7 +4,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, ValueEnum};
-use keepline_tests::bench::{Row, testrun};
+use keepline_tests::bench::{Report, Row, sip, testrun};
 
 /// Measures, and compares with the bars.
 #[derive(Parser)]
@@ -23,27 +23,43 @@ struct Args {
 enum Name {
     /// The program under BPF_PROG_TEST_RUN
     Testrun,
+    /// Signalling, against Kamailio
+    Sip,
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
-    let report = match args.name {
-        None | Some(Name::Testrun) => testrun::run()?,
-    };
-    println!("{}, {}", report.bench, report.machine);
-    for row in &report.rows {
-        print_row(row);
-    }
+    let names = args
+        .name
+        .map_or(vec![Name::Testrun, Name::Sip], |name| vec![name]);
+    let reports = names
+        .into_iter()
+        .map(measured)
+        .collect::<anyhow::Result<Vec<_>>>()?;
     if let Some(file) = args.json {
-        std::fs::write(file, serde_json::to_vec_pretty(&report)?)?;
+        let text = match reports.as_slice() {
+            [one] => serde_json::to_vec_pretty(one)?,
+            all => serde_json::to_vec_pretty(all)?,
+        };
+        std::fs::write(file, text)?;
     }
     let kept = |row: &Row| row.ok || args.sizes && row.bar.is_some();
-    let kept = report.rows.iter().all(kept);
+    let kept = reports.iter().flat_map(|report| &report.rows).all(kept);
     Ok(if kept {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+fn measured(name: Name) -> anyhow::Result<Report> {
+    let report = match name {
+        Name::Testrun => testrun::run()?,
+        Name::Sip => sip::run()?,
+    };
+    println!("{}, {}", report.bench, report.machine);
+    report.rows.iter().for_each(print_row);
+    Ok(report)
 }
 
 fn print_row(row: &Row) {
