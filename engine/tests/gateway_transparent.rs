@@ -402,3 +402,23 @@ fn em20_em3_connections_that_phones_open_to_their_softswitch_are_taken() {
     let ok = world.one(&phone.to_string(), "200");
     assert_eq!((ok.listener, world.source(&ok).as_str()), (place, SS1));
 }
+
+#[test]
+fn em20_em18_a_transfer_names_the_phone_behind_a_contact_of_ours() {
+    let mut world = office(Policy::Known);
+    let mut bindings = world.store.bindings.iter();
+    let token = bindings.find(|b| b.aor.starts_with("202")).expect("bob");
+    let token = token.token.clone();
+    world.hear_to(SS1, ALICE, &invite("201", ALICE, "900", 1, ""));
+    let up = world.one(SS1, "INVITE");
+    let far = body(&sdp("203.0.113.9:6000", 6000));
+    let far = format!("Contact: <sip:900@203.0.113.9:5080>\n{far}");
+    world.answer(&up, "200 OK", &far);
+    world.hear_to(SS1, ALICE, &follow("ACK", "201", ALICE, "900", 1, ""));
+    // Bob's Contact as Alice saw it in a call through their softswitch.
+    let refer = format!("Refer-To: <sip:{token}@{SS1}>\n");
+    world.hear_to(SS1, ALICE, &follow("REFER", "201", ALICE, "900", 2, &refer));
+    let up = world.one("203.0.113.9:5080", "REFER");
+    only_wan(&world, &up);
+    assert_eq!(header(&up, Name::ReferTo), "<sip:202@example.test>");
+}
