@@ -76,7 +76,9 @@ impl Sdp<'_> {
             b'm' => Fate::Become(media(value, stream_out(line, to))),
             b'a' => self.attribute(line, value, to, candidates_of),
             b's' if shows_hidden(value, to.hide) => Fate::Become(b"-".to_vec()),
-            b'i' | b'u' | b'e' | b'p' | b'k' if shows_hidden(value, to.hide) => Fate::Drop,
+            b'v' | b't' => Fate::Copy,
+            // What no RFC knows may show an address too.
+            _ if shows_hidden(value, to.hide) => Fate::Drop,
             _ => Fate::Copy,
         }
     }
