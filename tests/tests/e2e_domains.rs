@@ -39,16 +39,6 @@ fn state(status: &Value, group: &str) -> Option<String> {
     Some(found.next()?["state"].as_str()?.to_owned())
 }
 
-/// URI of the softswitch that carries the call, or `local`.
-fn via(branch: &Branch, call_id: &str) -> Result<String> {
-    let calls = gateway::ask(branch, &["calls"])?;
-    let mut rows = gateway::list(&calls, "calls").iter();
-    let call = rows
-        .find(|row| row["call_id"] == call_id)
-        .with_context(|| format!("no call {call_id} in {calls}"))?;
-    Ok(call["via"].as_str().context("no via")?.to_owned())
-}
-
 #[test]
 fn em19_two_softswitches_behind_one_gateway_live_and_die_apart() -> Result<()> {
     let branch = Branch::raise()?;
@@ -89,7 +79,7 @@ fn em19_two_softswitches_behind_one_gateway_live_and_die_apart() -> Result<()> {
     let through_hosted = Talk::begin(seat(&c), seat(&d), PACE, "")?;
     for (talk, server) in [(&through_core, 0), (&through_hosted, 1)] {
         talk.hear(25)?;
-        let via = via(&branch, &talk.dialog.call_id)?;
+        let via = gateway::via(&branch, &talk.dialog.call_id)?;
         ensure!(via.contains(SOFTSWITCHES[server]), "through {via}");
         let told = gateway::ask(&branch, &["explain", &talk.dialog.call_id])?;
         ensure!(told["state"] == "confirmed", "{told}");
@@ -101,7 +91,7 @@ fn em19_two_softswitches_behind_one_gateway_live_and_die_apart() -> Result<()> {
     hosted.kill();
     let (mut here, answer) = c.call("351", "", LIMIT)?;
     ensure!(answer.took <= Duration::from_secs(4), "{:?}", answer.took);
-    let carried = via(&branch, &here.call_id)?;
+    let carried = gateway::via(&branch, &here.call_id)?;
     ensure!(carried == "local", "through {carried}");
     let status = wait::until("the hosted softswitch is found out", LIMIT, || {
         let status = gateway::ask(&branch, &["status"]).ok()?;
@@ -114,7 +104,7 @@ fn em19_two_softswitches_behind_one_gateway_live_and_die_apart() -> Result<()> {
     ensure!(status["gateway"]["mode"] == "outbound-proxy", "{status}");
     let through = Talk::begin(seat(&a), seat(&b), PACE, "")?;
     through.hear(25)?;
-    let core = via(&branch, &through.dialog.call_id)?;
+    let core = gateway::via(&branch, &through.dialog.call_id)?;
     ensure!(core.contains(SOFTSWITCHES[0]), "through {core}");
     let (packets, _) = through.end(&a)?;
     c.bye(&mut here)?.is(200)?;

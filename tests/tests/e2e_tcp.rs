@@ -6,43 +6,14 @@ use anyhow::{Context as _, Result, ensure};
 use keepline_engine::net::Transport::{self, Tcp, Udp};
 use keepline_engine::sip::stream::Frame;
 use keepline_tests::lab::branch::{GATEWAY_LAN, GATEWAY_WAN};
-use keepline_tests::lab::call::{Call, whole};
 use keepline_tests::lab::death::{Death, call_with_digest, call_without_digest, within};
 use keepline_tests::lab::gateway::Gateway;
 use keepline_tests::lab::line::Line;
 use keepline_tests::lab::office::{LIMIT, Office, Opening};
 use keepline_tests::lab::{Capture, flows, wait};
 
-const TALK: Duration = Duration::from_secs(1);
-/// The callers hang up after this: talk, and time to read counters.
-const HOLD: Duration = Duration::from_secs(3);
-
 fn office(lan: Transport, wan: Transport) -> Result<Office> {
-    let office = Office::open(&Opening {
-        lan: 2,
-        far: 2,
-        ..Opening::over(lan, wan)
-    })?;
-    office.register()?;
-    office.registered_upstream()?;
-    Ok(office)
-}
-
-/// Out of the branch and into it: all media in XDP.
-fn calls(office: &Office) -> Result<()> {
-    let (phones, far) = (&office.branch.phones, &office.branch.far);
-    for (from, to) in [
-        ((phones, &office.lan[0]), (far, &office.far[0])),
-        ((far, &office.far[1]), (phones, &office.lan[1])),
-    ] {
-        let before = flows::unplanned(office)?;
-        let mut call = Call::dial(from, to, HOLD)?;
-        call.talk()?;
-        call.heard_for(TALK)?;
-        flows::counted_since(office, before, whole(call.silence())?, 1)?;
-        call.done()?;
-    }
-    Ok(())
+    Office::registered(Opening::over(lan, wan))
 }
 
 /// How many connections each listener has, and over what.
@@ -61,7 +32,7 @@ fn em3_calls_over_tcp_have_their_media_in_xdp_and_nothing_goes_over_udp() -> Res
     let office = office(Tcp, Tcp)?;
     let lan = Capture::start(&office.branch.phones, "eth0", "udp port 5060")?;
     let wan = Capture::start(&office.branch.carrier, "a-gw", "udp port 5060")?;
-    calls(&office)?;
+    flows::calls_both_ways(&office)?;
     let strays = (lan.stop()?.len(), wan.stop()?.len());
     ensure!(strays == (0, 0), "{strays:?} datagrams");
     let held = connections(&office)?;
@@ -75,12 +46,12 @@ fn em3_calls_over_tcp_have_their_media_in_xdp_and_nothing_goes_over_udp() -> Res
 
 #[test]
 fn em3_phones_over_tcp_reach_a_softswitch_over_udp() -> Result<()> {
-    calls(&office(Tcp, Udp)?)
+    flows::calls_both_ways(&office(Tcp, Udp)?)
 }
 
 #[test]
 fn em3_phones_over_udp_reach_a_softswitch_over_tcp() -> Result<()> {
-    calls(&office(Udp, Tcp)?)
+    flows::calls_both_ways(&office(Udp, Tcp)?)
 }
 
 /// The primary dies: one INVITE transaction at the phone, answered within 2 s of its first byte.

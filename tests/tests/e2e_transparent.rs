@@ -6,44 +6,15 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use keepline_engine::net::Transport::{self, Tcp, Udp};
 use keepline_tests::lab::branch::{GATEWAY_LAN, SOFTSWITCHES};
-use keepline_tests::lab::call::{Call, whole};
 use keepline_tests::lab::death::{Death, call_with_digest, call_without_digest, within};
 use keepline_tests::lab::office::{LIMIT, Office, Opening};
 use keepline_tests::lab::sip::Message;
 use keepline_tests::lab::{Capture, Frame, flows};
 
-const TALK: Duration = Duration::from_secs(1);
-/// The callers hang up after this: talk, and time to read counters.
-const HOLD: Duration = Duration::from_secs(3);
 const PRIMARY: [u8; 4] = [10, 99, 10, 1];
 
 fn office(lan: Transport, wan: Transport) -> Result<Office> {
-    let office = Office::open(&Opening {
-        lan: 2,
-        far: 2,
-        ..Opening::transparent(lan, wan)
-    })?;
-    office.register()?;
-    office.registered_upstream()?;
-    Ok(office)
-}
-
-/// Out of the branch and into it: all media in XDP.
-fn calls(office: &Office) -> Result<()> {
-    let (phones, far) = (&office.branch.phones, &office.branch.far);
-    for (from, to) in [
-        ((phones, &office.lan[0]), (far, &office.far[0])),
-        ((far, &office.far[1]), (phones, &office.lan[1])),
-    ] {
-        let before = flows::unplanned(office)?;
-        let mut call = Call::dial(from, to, HOLD)?;
-        call.talk()?;
-        call.heard_for(TALK)?;
-        let counted = flows::counted_since(office, before, whole(call.silence())?, 1)?;
-        println!("{counted} packets in XDP");
-        call.done()?;
-    }
-    Ok(())
+    Office::registered(Opening::transparent(lan, wan))
 }
 
 /// What phones got came from their softswitch, which is the only one that it names.
@@ -89,7 +60,7 @@ fn hidden(lan: Transport, wan: Transport) -> Result<()> {
     let phones = Capture::start(&office.branch.phones, "eth0", "port 5060")?;
     let outside = Capture::start(&office.branch.carrier, "a-gw", "ip")?;
     office.register()?;
-    calls(&office)?;
+    flows::calls_both_ways(&office)?;
     let (phones, outside) = (phones.stop()?, outside.stop()?);
     let seen = only_the_primary(&phones, &office)?;
     ensure!(seen >= 10, "only {seen} messages");
@@ -113,7 +84,7 @@ fn em20_em3_the_same_over_tcp() -> Result<()> {
 
 #[test]
 fn em20_em3_phones_over_tcp_reach_a_softswitch_over_udp() -> Result<()> {
-    calls(&office(Tcp, Udp)?)
+    flows::calls_both_ways(&office(Tcp, Udp)?)
 }
 
 fn that_very_call_connects(over: Transport, death: Death) -> Result<()> {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use keepline_tests::lab::agent::Agent;
 use keepline_tests::lab::branch::{Branch, SOFTSWITCHES};
 use keepline_tests::lab::gateway::{self, Gateway};
@@ -35,16 +35,6 @@ fn groups(status: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
-/// URI of the softswitch that carries the call, or `local`.
-fn via(branch: &Branch, call_id: &str) -> Result<String> {
-    let calls = gateway::ask(branch, &["calls"])?;
-    let mut rows = gateway::list(&calls, "calls").iter();
-    let call = rows
-        .find(|row| row["call_id"] == call_id)
-        .with_context(|| format!("no call {call_id} in {calls}"))?;
-    Ok(call["via"].as_str().context("no via")?.to_owned())
-}
-
 #[test]
 fn em20_each_phone_survives_its_own_softswitch_which_nobody_need_configure() -> Result<()> {
     let branch = Branch::raise()?;
@@ -73,7 +63,7 @@ fn em20_each_phone_survives_its_own_softswitch_which_nobody_need_configure() -> 
     for (from, to, server) in [(&a, &b, 0), (&c, &d, 1)] {
         let talk = Talk::begin(seat(from), seat(to), PACE, "")?;
         talk.hear(25)?;
-        let via = via(&branch, &talk.dialog.call_id)?;
+        let via = gateway::via(&branch, &talk.dialog.call_id)?;
         ensure!(via.contains(SOFTSWITCHES[server]), "through {via}");
         talk.end(from)?;
     }
@@ -82,7 +72,7 @@ fn em20_each_phone_survives_its_own_softswitch_which_nobody_need_configure() -> 
     other.kill();
     let (mut here, answer) = c.call("351", "", LIMIT)?;
     ensure!(answer.took <= Duration::from_secs(4), "{:?}", answer.took);
-    let carried = via(&branch, &here.call_id)?;
+    let carried = gateway::via(&branch, &here.call_id)?;
     ensure!(carried == "local", "through {carried}");
     wait::until("the other softswitch is found out", LIMIT, || {
         let status = gateway::ask(&branch, &["status"]).ok()?;
@@ -93,7 +83,7 @@ fn em20_each_phone_survives_its_own_softswitch_which_nobody_need_configure() -> 
     c.register(3600)?.is(200)?;
     let through = Talk::begin(seat(&a), seat(&b), PACE, "")?;
     through.hear(25)?;
-    let core = via(&branch, &through.dialog.call_id)?;
+    let core = gateway::via(&branch, &through.dialog.call_id)?;
     ensure!(core.contains(SOFTSWITCHES[0]), "through {core}");
     let (packets, _) = through.end(&a)?;
     c.bye(&mut here)?.is(200)?;

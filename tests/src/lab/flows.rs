@@ -5,12 +5,38 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
+use super::call::{Call, whole};
 use super::gateway::list;
 use super::office::Office;
 use super::wait;
 
 /// The daemon shows a counter no later than this.
 const SETTLE: Duration = Duration::from_secs(2);
+const TALK: Duration = Duration::from_secs(1);
+/// Callers hang up after this: talk, and time to read counters.
+const HOLD: Duration = Duration::from_secs(3);
+
+/// A call out of the branch and one into it, in an office with two phones on either side: all
+/// media in XDP.
+///
+/// # Errors
+/// When a call fails, or its media took another way.
+pub fn calls_both_ways(office: &Office) -> Result<()> {
+    let (phones, far) = (&office.branch.phones, &office.branch.far);
+    for (from, to) in [
+        ((phones, &office.lan[0]), (far, &office.far[0])),
+        ((far, &office.far[1]), (phones, &office.lan[1])),
+    ] {
+        let before = unplanned(office)?;
+        let mut call = Call::dial(from, to, HOLD)?;
+        call.talk()?;
+        call.heard_for(TALK)?;
+        let counted = counted_since(office, before, whole(call.silence())?, 1)?;
+        println!("{counted} packets in XDP");
+        call.done()?;
+    }
+    Ok(())
+}
 
 /// The flows of the gateway counted exactly the `received` packets of the phones, each once. A
 /// party that does not speak from where its SDP says is learned from its first packet, which

@@ -185,6 +185,19 @@ pub fn ask(branch: &Branch, words: &[&str]) -> Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("keepline {words:?} said {text:?}"))
 }
 
+/// URI of the softswitch that carries the call, or `local`.
+///
+/// # Errors
+/// When there is no such call.
+pub fn via(branch: &Branch, call_id: &str) -> Result<String> {
+    let calls = ask(branch, &["calls"])?;
+    let call = list(&calls, "calls")
+        .iter()
+        .find(|row| row["call_id"] == call_id)
+        .with_context(|| format!("no call {call_id} in {calls}"))?;
+    Ok(call["via"].as_str().context("no via")?.to_owned())
+}
+
 /// Runs `keepline WORDS` on the gateway and returns what it printed.
 ///
 /// # Errors

@@ -113,6 +113,21 @@ impl Office {
         Self::open_on(branch, opening)
     }
 
+    /// The same with two phones on either side, which are registered upstream.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and when a phone does not get its 200.
+    pub fn registered(opening: Opening) -> Result<Self> {
+        let office = Self::open(&Opening {
+            lan: 2,
+            far: 2,
+            ..opening
+        })?;
+        office.register()?;
+        office.registered_upstream()?;
+        Ok(office)
+    }
+
     /// The same on a branch that a test has added to.
     ///
     /// # Errors
