@@ -4,5 +4,6 @@
 pub mod bench;
 pub mod fixture;
 pub mod lab;
+pub mod matrix;
 pub mod scenario;
 pub mod story;

@@ -11,28 +11,12 @@ use keepline_tests::lab::death::{Death, call_without_digest_in, within};
 use keepline_tests::lab::gateway::list;
 use keepline_tests::lab::kamailio::DOMAIN;
 use keepline_tests::lab::office::{LIMIT, Office, Opening};
-use keepline_tests::lab::tls::Authority;
-use keepline_tests::lab::{Branch, Capture, flows, gateway, wait};
+use keepline_tests::lab::tls::{SOFTSWITCHES, certified};
+use keepline_tests::lab::{Capture, flows, gateway, wait};
 
 const TALK: Duration = Duration::from_secs(1);
 /// The callers hang up after this: talk, and time to read counters.
 const HOLD: Duration = Duration::from_secs(4);
-const SOFTSWITCHES: [&str; 2] = ["/run/ss1", "/run/ss2"];
-
-/// A network in which gateway and softswitches have certificates.
-fn certified() -> Result<(Branch, Authority)> {
-    let branch = Branch::raise()?;
-    let authority = Authority::new()?;
-    authority.issue(
-        branch.cell(),
-        "/run/gw",
-        &[DOMAIN, GATEWAY_LAN, GATEWAY_WAN],
-    )?;
-    for folder in SOFTSWITCHES {
-        authority.issue(branch.cell(), folder, &[DOMAIN])?;
-    }
-    Ok((branch, authority))
-}
 
 fn opening() -> Opening {
     Opening {

@@ -48,7 +48,7 @@ impl Gateway {
             let becomes = match is_sdp(&part) {
                 true => sdp.take(),
                 false if from != towards.side && ABOUT_US.contains(&part.kind.as_str()) => {
-                    self.topology.text(content, towards)
+                    self.topology.text(content, from, towards)
                 }
                 false => None,
             };

@@ -68,16 +68,18 @@ impl Gateway {
         let group = &self.conf.groups[usize::from(path.server.group.0)];
         let server = &group.health.servers[usize::from(path.server.index)];
         let uri = ctx.request.slice(ctx.request.uri()?).to_vec();
+        let listener = self.conf.listener_to(path)?;
         let mut target = Target {
             side: Side::Wan,
-            listener: self.conf.listener_to(path)?,
+            listener,
             to: server.address,
             uri,
             routes: self.service_route(ctx),
             parties: None,
             path: Some(path),
         };
-        if let Some(uri) = self.topology.uri(&target.uri, self.sight(&target)) {
+        let towards = (self.sight(&target), listener);
+        if let Some(uri) = self.callable(&target.uri, Side::Lan, towards) {
             target.uri = uri;
         }
         Some(target)

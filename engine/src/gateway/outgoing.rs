@@ -31,11 +31,10 @@ pub(super) struct Target {
 }
 
 /// Headers whose URIs may name a host of the other side.
-const ADDRESSES: [Name; 6] = [
+const ADDRESSES: [Name; 5] = [
     Name::PAssertedIdentity,
     Name::PPreferredIdentity,
     Name::ReferredBy,
-    Name::ReferTo,
     Name::Diversion,
     Name::HistoryInfo,
 ];
@@ -113,11 +112,12 @@ impl Gateway {
                 }
             }
             None => {
-                self.map_uri(&mut edit, msg, msg.from(), self.sight(target));
-                self.map_uri(&mut edit, msg, msg.to(), self.sight(target));
+                let sides = (from, self.sight(target));
+                self.map_uri(&mut edit, msg, msg.from(), sides);
+                self.map_uri(&mut edit, msg, msg.to(), sides);
             }
         }
-        self.hide(&mut edit, msg, from, self.sight(target));
+        self.hide(&mut edit, msg, from, (self.sight(target), target.listener));
         edit
     }
 
@@ -167,22 +167,28 @@ impl Gateway {
 
     /// What is translated alike in requests and responses: the Call-ID, identities, references
     /// to other dialogs, Warning agents.
-    pub(super) fn hide(&self, edit: &mut Edit<'_>, msg: &Message, from: Side, towards: Sight) {
+    pub(super) fn hide(
+        &self,
+        edit: &mut Edit<'_>,
+        msg: &Message,
+        from: Side,
+        (towards, listener): (Sight, ListenerId),
+    ) {
         if from != towards.side {
             self.map_call_ids(edit, msg);
         }
+        for addr in msg.addrs(Name::ReferTo) {
+            if let Some(uri) = self.callable(msg.slice(addr.uri), from, (towards, listener)) {
+                put_uri(edit, &addr, &uri);
+            }
+        }
         for name in ADDRESSES {
             for addr in msg.addrs(name) {
-                match name {
-                    Name::ReferTo if from != towards.side => {
-                        self.map_reference(edit, msg, &addr, towards)
-                    }
-                    _ => self.map_uri(edit, msg, Some(addr), towards),
-                }
+                self.map_uri(edit, msg, Some(addr), (from, towards));
             }
         }
         for value in msg.values(Name::Warning) {
-            self.map_warning(edit, msg, value, towards);
+            self.map_warning(edit, msg, value, (from, towards));
         }
     }
 
@@ -231,42 +237,18 @@ impl Gateway {
         format!("{user}@{}", host.to_ascii_lowercase())
     }
 
-    fn map_uri(&self, edit: &mut Edit<'_>, msg: &Message, addr: Option<NameAddr>, towards: Sight) {
+    fn map_uri(
+        &self,
+        edit: &mut Edit<'_>,
+        msg: &Message,
+        addr: Option<NameAddr>,
+        (from, towards): (Side, Sight),
+    ) {
         if let Some(addr) = addr
-            && let Some(uri) = self.topology.uri(msg.slice(addr.uri), towards)
+            && let Some(uri) = self.topology.uri(msg.slice(addr.uri), from, towards)
         {
             put_uri(edit, &addr, &uri);
         }
-    }
-
-    /// A REFER's target: one of our own Contacts stands for the phone behind it, and the dialog
-    /// to be replaced is named as the other side knows it (RFC 5589 section 7).
-    fn map_reference(&self, edit: &mut Edit<'_>, msg: &Message, addr: &NameAddr, towards: Sight) {
-        let said = msg.slice(addr.uri);
-        let mapped = self
-            .phone_behind(said)
-            .or_else(|| self.topology.uri(said, towards));
-        let uri = mapped.as_deref().unwrap_or(said);
-        let headers = Uri::parse(uri).and_then(|parsed| {
-            let headers = self.topology.uri_headers(&parsed)?;
-            let before = uri.len() - parsed.headers.len();
-            Some([&uri[..before], &headers].concat())
-        });
-        if let Some(uri) = headers.or(mapped) {
-            put_uri(edit, addr, &uri);
-        }
-    }
-
-    /// The address of record of the phone that a Contact token of ours stands for.
-    fn phone_behind(&self, uri: &[u8]) -> Option<Vec<u8>> {
-        let parsed = Uri::parse(uri)?;
-        let ours = parsed.host_ip()?;
-        let mut links = self.conf.links.iter();
-        if links.all(|link| link.address != Some(ours)) && !self.is_spoken_for(ours) {
-            return None;
-        }
-        let binding = self.bindings.get(self.bindings.by_token(parsed.user?)?)?;
-        Some([b"sip:", binding.aor.as_bytes(), parsed.headers].concat())
     }
 
     fn map_call_ids(&self, edit: &mut Edit<'_>, msg: &Message) {
@@ -295,7 +277,13 @@ impl Gateway {
     }
 
     /// `399 agent "text"`: the agent may be an address (RFC 3261 section 20.43).
-    fn map_warning(&self, edit: &mut Edit<'_>, msg: &Message, value: Span, towards: Sight) {
+    fn map_warning(
+        &self,
+        edit: &mut Edit<'_>,
+        msg: &Message,
+        value: Span,
+        (from, towards): (Side, Sight),
+    ) {
         let text = msg.slice(value);
         let mut words = text.split(|byte| *byte == b' ');
         let (Some(code), Some(agent)) = (words.next(), words.next()) else {
@@ -308,7 +296,7 @@ impl Gateway {
             .parse()
             .ok()
             .or_else(|| host.parse::<SocketAddr>().ok().map(|at| at.ip()));
-        if ip.is_some_and(|ip| self.topology.side_of(ip) != towards.side) {
+        if ip.is_some_and(|ip| self.topology.hides(ip, from, towards.side)) {
             let start = value.start as usize + code.len() + 1;
             let known = towards.knows.map(topology::host);
             edit.replace(

@@ -28,6 +28,9 @@ impl Gateway {
             return;
         };
         let at = ctx.branches[index].listener;
+        for old in self.superseded(register) {
+            self.forget_binding(old);
+        }
         for asked in &register.asked {
             self.learn(now, register, asked, (*group, path.server, at), msg);
         }

@@ -235,6 +235,16 @@ impl Gateway {
         for asked in &register.asked {
             self.push_upstream_contact(&mut edit, target, &register.aor, asked);
         }
+        for old in self.superseded(register) {
+            if let Some(old) = self
+                .bindings
+                .get(old)
+                .filter(|old| !by_instance(&old.params))
+            {
+                let gone = [b"<", old.upstream_contact.as_slice(), b">;expires=0"].concat();
+                edit.push_back(Name::Contact, gone);
+            }
+        }
         let bytes = edit.finish();
         self.start(now, id, target, &branch, bytes);
     }
@@ -315,6 +325,17 @@ impl Gateway {
 fn by_instance(params: &[u8]) -> bool {
     let text = String::from_utf8_lossy(params).to_ascii_lowercase();
     text.contains("+sip.instance") && text.contains("reg-id")
+}
+
+/// Instance and reg-id of a Contact's parameters (RFC 5626 section 4.1), when it has an instance.
+pub(super) fn instance_of(params: &[u8]) -> Option<(String, String)> {
+    let text = String::from_utf8_lossy(params).to_ascii_lowercase();
+    let value = |name: &str| {
+        let (_, rest) = text.split_once(name)?;
+        let rest = rest.trim_start().strip_prefix('=')?;
+        Some(rest.split(';').next().unwrap_or_default().trim().to_owned())
+    };
+    Some((value("+sip.instance")?, value("reg-id").unwrap_or_default()))
 }
 
 fn params_without_expires(msg: &Message, addr: &NameAddr) -> Vec<u8> {

@@ -88,10 +88,9 @@ impl Gateway {
         self.readdress(&mut edit, ctx, branch, msg);
         if (300..400).contains(&code) {
             for addr in msg.contacts() {
-                if let Some(uri) = self
-                    .topology
-                    .uri(msg.slice(addr.uri), self.sight_at(ctx.listener))
-                {
+                let from = self.side(branch.listener);
+                let towards = (self.sight_at(ctx.listener), ctx.listener);
+                if let Some(uri) = self.callable(msg.slice(addr.uri), from, towards) {
                     put_uri(&mut edit, &addr, &uri);
                 }
             }
@@ -124,7 +123,7 @@ impl Gateway {
         edit.remove_all(Name::Via);
         edit.remove_all(Name::RecordRoute);
         edit.push_lines(sip::reply_vias(request, ctx.from));
-        let towards = self.sight_at(ctx.listener);
+        let towards = (self.sight_at(ctx.listener), ctx.listener);
         self.hide(edit, msg, self.side(branch.listener), towards);
         for (theirs, ours) in [(msg.from(), request.from()), (msg.to(), request.to())] {
             if let (Some(theirs), Some(ours)) = (theirs, ours) {

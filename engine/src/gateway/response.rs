@@ -127,7 +127,8 @@ impl Gateway {
         };
         let (method, session, kind) = (ctx.request.method(), ctx.session, ctx.kind.clone());
         match (method, kind) {
-            (Some(Method::Invite), Kind::InDialog { .. }) => {
+            // RFC 3311 section 5.1: a refused UPDATE changes nothing either.
+            (Some(Method::Invite | Method::Update), Kind::InDialog { .. }) => {
                 if code >= 300
                     && let Some(session) = session
                 {

@@ -77,29 +77,32 @@ impl Topology {
         }
     }
 
-    /// The side an address belongs to. Addresses of no configured network belong to the LAN
-    /// when they are private and to the WAN when they are not.
-    pub(crate) fn side_of(&self, ip: IpAddr) -> Side {
-        self.networks
-            .iter()
-            .find(|(_, prefix)| prefix.contains(ip))
-            .map_or_else(
-                || if is_private(ip) { Side::Lan } else { Side::Wan },
-                |(side, _)| *side,
-            )
+    /// The side an address belongs to, as far as the configuration says.
+    fn side_of(&self, ip: IpAddr) -> Option<Side> {
+        let found = self.networks.iter().find(|(_, prefix)| prefix.contains(ip));
+        found.map(|(side, _)| *side)
+    }
+
+    /// Whether an address that a message from one side names may not be seen on the other. One of
+    /// no configured network belongs to the WAN when it is public, else to where it was named:
+    /// there are private networks on both sides.
+    pub(crate) fn hides(&self, ip: IpAddr, from: Side, towards: Side) -> bool {
+        let private = is_private(ip);
+        let side = self.side_of(ip).or((!private).then_some(Side::Wan));
+        side.unwrap_or(from) != towards
     }
 
     /// The URI as `towards` may see it, if it must change: the host of the other side gives way
     /// to the domain, or to the softswitch that a phone knows, the port with it.
-    pub(crate) fn uri(&self, uri: &[u8], towards: Sight) -> Option<Vec<u8>> {
+    pub(crate) fn uri(&self, uri: &[u8], from: Side, towards: Sight) -> Option<Vec<u8>> {
         let parsed = Uri::parse(uri)?;
-        let host = self.stand_in(parsed.host_ip()?, towards)?;
+        let host = self.stand_in(parsed.host_ip()?, from, towards)?;
         Some(self.with_host(&parsed, host.as_bytes()))
     }
 
     /// What stands for an address where `towards` may not see it.
-    pub(super) fn stand_in(&self, ip: IpAddr, towards: Sight) -> Option<String> {
-        if self.side_of(ip) == towards.side {
+    pub(super) fn stand_in(&self, ip: IpAddr, from: Side, towards: Sight) -> Option<String> {
+        if !self.hides(ip, from, towards.side) {
             let server = towards.instead.filter(|other| self.is_beside(ip, *other));
             return server.map(|(_, server)| host(server));
         }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::topology::{Sight, Topology};
-use crate::sip::Uri;
+use crate::{net::Side, sip::Uri};
 
 /// Headers of a URI that begin with a Call-ID (RFC 3891, 3911, 4538).
 const CALL_IDS: [&str; 3] = ["replaces", "join", "target-dialog"];
@@ -13,14 +13,14 @@ const XML_CALL_ID: &[u8] = b"call-id=\"";
 impl Topology {
     /// The text as `towards` may see it, if it must change: addresses of the other side give
     /// way to the domain, with the port that follows them; Call-IDs are written as there.
-    pub(crate) fn text(&self, text: &[u8], towards: Sight) -> Option<Vec<u8>> {
+    pub(crate) fn text(&self, text: &[u8], from: Side, towards: Sight) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(text.len());
         let mut at = 0;
         while at < text.len() {
             let rest = &text[at..];
             let begins = at == 0 || !of_an_address(text[at - 1]);
             if begins && let Some((length, ip)) = address(rest) {
-                match self.stand_in(ip, towards) {
+                match self.stand_in(ip, from, towards) {
                     None => out.extend_from_slice(&rest[..length]),
                     Some(host) => out.extend_from_slice(host.as_bytes()),
                 }
@@ -107,7 +107,7 @@ fn parsed(text: &[u8]) -> Option<IpAddr> {
 }
 
 /// `%40` and the like undone (RFC 3261 section 19.1.2); what is no escape stays.
-fn unescaped(text: &[u8]) -> Vec<u8> {
+pub(super) fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
     while let Some(byte) = text.get(at) {

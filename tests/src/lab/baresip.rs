@@ -1,18 +1,25 @@
 //! A phone that people use: baresip, without a sound card. It plays a tone, and answers by itself.
 
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 use keepline_engine::net::Transport;
 use rustix::process::Signal;
+use serde_json::json;
 
 use super::kamailio::{DOMAIN, password};
 use super::office::LIMIT;
 use super::{Launch, Node, Phone, Process};
 
+/// Where it takes commands, on its own address.
+const CONTROL: u16 = 4444;
+
 /// A running baresip.
 pub struct Baresip {
     process: Process,
+    control: SocketAddr,
 }
 
 impl Baresip {
@@ -36,7 +43,46 @@ impl Baresip {
         }
         let process = node.start(&launch)?;
         process.wait_line("200 OK", LIMIT)?;
-        Ok(Self { process })
+        let control = format!("{}:{CONTROL}", phone.address).parse()?;
+        Ok(Self { process, control })
+    }
+
+    /// Tells it something, as in `hold` or `transfer sip:201@example.test`.
+    ///
+    /// # Errors
+    /// When it does not take it.
+    pub fn tell(&self, node: &Node, command: &str) -> Result<()> {
+        let (command, params) = command.split_once(' ').unwrap_or((command, ""));
+        let said = json!({ "command": command, "params": params, "token": "lab" }).to_string();
+        let mut line = node.net().enter(|| Ok(TcpStream::connect(self.control)?))?;
+        line.set_read_timeout(Some(LIMIT))?;
+        // A netstring (https://cr.yp.to/proto/netstrings.txt) each way, events among the answers.
+        write!(line, "{}:{said},", said.len())?;
+        let mut heard = Vec::new();
+        let mut chunk = [0; 4096];
+        loop {
+            let text = String::from_utf8_lossy(&heard);
+            if text.contains("\"response\":true") {
+                ensure!(text.contains("\"ok\":true"), "{command}: {text}");
+                return Ok(());
+            }
+            let length = line.read(&mut chunk).context("no answer of baresip")?;
+            ensure!(length > 0, "{command}: closed after {text}");
+            heard.extend_from_slice(&chunk[..length]);
+        }
+    }
+
+    /// How often it has said `text` so far.
+    #[must_use]
+    pub fn said(&self, text: &str) -> usize {
+        let lines = self.process.lines();
+        lines.iter().filter(|line| line.text.contains(text)).count()
+    }
+
+    /// All that it printed.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.process.text()
     }
 
     /// Waits until it says `text`.
@@ -93,8 +139,11 @@ fn config(phone: &Phone, rtp: u16) -> String {
          module ausine.so\n\
          module aubridge.so\n\
          module_tmp account.so\n\
-         module_app menu.so\n",
+         module_app menu.so\n\
+         module_app ctrl_tcp.so\n\
+         ctrl_tcp_listen {}:{CONTROL}\n",
         phone.address,
-        rtp + 98
+        rtp + 98,
+        phone.address,
     )
 }

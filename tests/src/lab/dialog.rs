@@ -1,6 +1,6 @@
 //! Dialogs as a phone keeps them (RFC 3261 section 12), and the texts that it sends.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use anyhow::{Context as _, Result};
 
@@ -9,6 +9,8 @@ use super::sip::Message;
 
 /// The port of a phone's audio.
 pub const MEDIA: u16 = 6000;
+
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// One side of a dialog.
 #[derive(Clone, Debug)]
@@ -23,7 +25,7 @@ pub struct Dialog {
     routes: Vec<String>,
     /// CSeq of this side's last request.
     pub cseq: u32,
-    /// Where the peer takes media.
+    /// Where the peer takes media: nowhere when the dialog is no call's.
     pub peer_media: SocketAddr,
 }
 
@@ -42,7 +44,7 @@ impl Dialog {
             target: uri(&value(ok, "Contact")?),
             routes,
             cseq: ok.cseq().context("no CSeq")?.0,
-            peer_media: media(ok)?,
+            peer_media: media(ok).unwrap_or(NOWHERE),
         })
     }
 
@@ -58,8 +60,31 @@ impl Dialog {
             target: uri(&value(invite, "Contact")?),
             routes: values(invite, "Record-Route"),
             cseq: 0,
-            peer_media: media(invite)?,
+            peer_media: media(invite).unwrap_or(NOWHERE),
         })
+    }
+
+    /// Tags of this side and of the other.
+    #[must_use]
+    pub fn tags(&self) -> (&str, &str) {
+        let tag = |value: &'_ str| value.find(";tag=").map_or(value.len(), |at| at + 5);
+        (
+            &self.local[tag(&self.local)..],
+            &self.remote[tag(&self.remote)..],
+        )
+    }
+
+    /// The other side's Contact URI.
+    #[must_use]
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// Takes where media goes from a later description of the other side.
+    pub fn hears(&mut self, message: &Message) {
+        if let Ok(at) = media(message) {
+            self.peer_media = at;
+        }
     }
 
     /// A request; `tail` is what follows CSeq.
@@ -125,7 +150,8 @@ pub(super) fn ack_of_failure(invite: &str, answer: &Message) -> String {
     format!("{first}\r\n{lines}To: {to}\r\nCSeq: {number} ACK\r\nContent-Length: 0\r\n\r\n")
 }
 
-fn reply(request: &Message, status: &str, user: &str, tail: &str) -> String {
+/// Any answer, with a tag of `user`'s; `tail` is what follows CSeq.
+pub(super) fn reply(request: &Message, status: &str, user: &str, tail: &str) -> String {
     let copied: String = ["Via", "Record-Route"]
         .iter()
         .flat_map(|name| {

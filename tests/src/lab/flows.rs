@@ -1,5 +1,6 @@
 //! What the gateway's programs counted, against what phones received.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -86,6 +87,18 @@ pub fn counted_since(office: &Office, before: u64, received: u64, learned: u64) 
         }
         None => "the gateway lists no flows".to_owned(),
     })
+}
+
+/// Packets that the gateway's programs forwarded to these addresses, in all flows there are.
+///
+/// # Errors
+/// When the gateway does not answer.
+pub fn forwarded_to(office: &Office, any: &[SocketAddr]) -> Result<u64> {
+    let answer = office.ask(&["flows"])?;
+    let any: Vec<String> = any.iter().map(SocketAddr::to_string).collect();
+    let rows = list(&answer, "flows").iter();
+    let to_it = rows.filter(|flow| any.iter().any(|at| flow["dst"] == at.as_str()));
+    Ok(to_it.filter_map(|flow| flow["packets"].as_u64()).sum())
 }
 
 fn total(answer: &Value) -> Option<u64> {

@@ -24,6 +24,7 @@ pub mod line;
 pub mod netns;
 pub mod node;
 pub mod office;
+pub mod peer;
 pub mod phone;
 pub mod process;
 pub mod rtp;

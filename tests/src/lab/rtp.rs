@@ -1,5 +1,6 @@
 //! An RTP endpoint of our own: numbered packets at the pace of a phone, exact counts.
 
+use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,6 +55,8 @@ struct Heard {
     lost: u64,
     highest: Option<u16>,
     sources: Vec<SocketAddr>,
+    /// Packets by the port that their SSRC names.
+    voices: HashMap<u16, u64>,
 }
 
 impl Rtp {
@@ -126,6 +129,13 @@ impl Rtp {
             .unwrap_or_else(PoisonError::into_inner)
             .sources
             .clone()
+    }
+
+    /// How many packets came from whoever sends from this port.
+    #[must_use]
+    pub fn heard_from(&self, port: u16) -> u64 {
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.voices.get(&port).copied().unwrap_or(0)
     }
 
     /// Waits until that many packets were received.
@@ -210,6 +220,10 @@ impl Heard {
         self.received += 1;
         if !self.sources.contains(&source) {
             self.sources.push(source);
+        }
+        if let Some([high, low]) = packet.get(8..10) {
+            let port = u16::from_be_bytes([*high, *low]);
+            *self.voices.entry(port).or_default() += 1;
         }
         let number = match packet {
             [0x80, _, high, low, ..] if packet.len() == HEADER + PAYLOAD => {

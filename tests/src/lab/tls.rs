@@ -5,14 +5,36 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, Result};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
 
-use super::Cell;
+use super::branch::{GATEWAY_LAN, GATEWAY_WAN};
+use super::kamailio::DOMAIN;
+use super::{Branch, Cell};
 
+/// Where the softswitches have their certificates.
+pub const SOFTSWITCHES: [&str; 2] = ["/run/ss1", "/run/ss2"];
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Who vouches for gateway and softswitches.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
+}
+
+/// A network in which gateway and softswitches have certificates.
+///
+/// # Errors
+/// When it cannot be raised.
+pub fn certified() -> Result<(Branch, Authority)> {
+    let branch = Branch::raise()?;
+    let authority = Authority::new()?;
+    authority.issue(
+        branch.cell(),
+        "/run/gw",
+        &[DOMAIN, GATEWAY_LAN, GATEWAY_WAN],
+    )?;
+    for folder in SOFTSWITCHES {
+        authority.issue(branch.cell(), folder, &[DOMAIN])?;
+    }
+    Ok((branch, authority))
 }
 
 impl Authority {
@@ -29,6 +51,12 @@ impl Authority {
             issuer: Issuer::new(params, key),
             pem,
         })
+    }
+
+    /// Its own certificate.
+    #[must_use]
+    pub fn pem(&self) -> &str {
+        &self.pem
     }
 
     /// Writes `ca.pem`, `cert.pem` and `key.pem` into a folder of the cell: a certificate of

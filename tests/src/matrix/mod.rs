@@ -1,0 +1,101 @@
+//! What phones do, in every mode over every transport: a table of scenarios by cells, each cell
+//! an office of its own with a cast of phones that are played line by line ([`crate::lab::peer`])
+//! and two baresips.
+
+mod baresip;
+mod calls;
+mod events;
+mod leaks;
+mod refusals;
+mod scene;
+mod stage;
+mod table;
+mod transfers;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Result, anyhow, ensure};
+use keepline_engine::net::Transport;
+
+pub use stage::{Mode, Stage};
+
+/// What is played; its phones are its own, or it shares them with one that uses none of their
+/// media.
+type Scenario = (&'static str, fn(&Stage) -> Result<()>);
+
+const SCENARIOS: [Scenario; 18] = [
+    ("register, one contact after a change", events::register),
+    (
+        "call from a phone, the far side ends it",
+        calls::from_a_phone,
+    ),
+    ("call to a phone", calls::to_a_phone),
+    ("hold and resume by the phone", calls::hold),
+    (
+        "re-INVITE, hold and resume by the far side",
+        calls::hold_by_far,
+    ),
+    ("blind transfer by the phone", transfers::blind),
+    ("blind transfer by the far side", transfers::blind_by_far),
+    ("attended transfer by the phone", transfers::attended),
+    (
+        "attended transfer by the far side",
+        transfers::attended_by_far,
+    ),
+    ("cancel, both ways", refusals::cancel),
+    ("busy, both ways", refusals::busy),
+    ("no answer, both ways", refusals::no_answer),
+    ("302, both ways", refusals::moved),
+    ("forked 180s of two phones of one user", calls::forked_in),
+    (
+        "forked 183s with media of two far phones",
+        calls::forked_out,
+    ),
+    ("MESSAGE, both ways", events::message),
+    ("SUBSCRIBE and NOTIFY, both ways", events::subscribe),
+    ("baresips register, talk, hold, transfer", baresip::talk),
+];
+
+/// `MATRIX_ROW=hold` plays only the rows that say so: for who looks for one fault.
+fn is_wanted(name: &str) -> bool {
+    std::env::var("MATRIX_ROW").map_or(true, |word| name.contains(&word))
+}
+
+/// Plays all scenarios of a cell at once, and looks for what leaked meanwhile. Prints the table
+/// of all cells so far.
+///
+/// # Errors
+/// When the office does not open, or a scenario did not go as it should.
+pub fn play(over: Transport, mode: Mode) -> Result<()> {
+    let start = Instant::now();
+    let stage = Stage::open(over, mode)?;
+    let opened = start.elapsed();
+    let mut outcomes: Vec<(&str, Result<()>)> = thread::scope(|scope| {
+        let stage = &stage;
+        let wanted = SCENARIOS.iter().filter(|(name, _)| is_wanted(name));
+        let playing: Vec<_> = wanted
+            .map(|(name, scenario)| {
+                let whole = move || catch_unwind(AssertUnwindSafe(|| scenario(stage)));
+                (*name, scope.spawn(whole))
+            })
+            .collect();
+        let ended = playing.into_iter().map(|(name, thread)| {
+            let ended = thread.join().and_then(|inner| inner);
+            (name, ended.unwrap_or_else(|_| Err(anyhow!("panicked"))))
+        });
+        ended.collect()
+    });
+    outcomes.push(("no call is left", stage.is_idle()));
+    outcomes.push(("no address of one side on the other", stage.leaks()));
+    let failed = table::add(&stage.name(), &outcomes);
+    println!(
+        "{}: opened in {} ms, played in {} ms",
+        stage.name(),
+        opened.as_millis(),
+        (start.elapsed() - opened).as_millis()
+    );
+    ensure!(failed.is_empty(), "{}:\n{failed}", stage.name());
+    Ok(())
+}
