@@ -32,7 +32,7 @@ pub(super) struct State {
 struct Asked {
     branch: String,
     text: String,
-    /// With credentials: a further challenge is a refusal.
+    /// With credentials: a further challenge is a refusal, unless it says `stale=true`.
     authorized: bool,
 }
 
@@ -68,7 +68,9 @@ impl State {
         let (_, method) = response.cseq()?;
         // The answer to a CANCEL has the INVITE's branch.
         asked.text.starts_with(method).then_some(())?;
-        let first = matches!(status, 401 | 407) && !asked.authorized;
+        // A nonce that another server issued is no refusal (EM23).
+        let stale = response.text.to_ascii_lowercase().contains("stale=true");
+        let first = matches!(status, 401 | 407) && (!asked.authorized || stale);
         Some((asked.text.clone(), first))
     }
 
