@@ -18,8 +18,9 @@ pub struct Ask {
 
 impl Ask {
     pub(super) fn send(core: &Arc<Core>, text: String, branch: String) -> Self {
+        // First remembered: its answer may be here before this thread goes on.
+        core.lock().asked(branch.clone(), text.clone());
         core.wire.send(&text);
-        core.lock().asked(branch.clone(), text);
         Self {
             core: Arc::clone(core),
             first: branch,
