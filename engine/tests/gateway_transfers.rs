@@ -249,7 +249,7 @@ fn a_referred_phone_that_never_says_how_it_went_is_forgotten() {
     let bye = world.one(ALICE, "BYE");
     world.answer(&bye, "200 OK", "");
     assert_eq!(world.store.dialogs.len(), 1);
-    world.pass_ms(213_000);
+    world.pass_ms(333_000);
     assert!(world.store.dialogs.is_empty());
 }
 
