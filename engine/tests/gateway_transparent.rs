@@ -422,3 +422,25 @@ fn em20_em18_a_transfer_names_the_phone_behind_a_contact_of_ours() {
     only_wan(&world, &up);
     assert_eq!(header(&up, Name::ReferTo), "<sip:202@example.test>");
 }
+
+#[test]
+fn em20_em18_a_redirection_can_be_followed_by_way_of_the_softswitch() {
+    let mut world = office(Policy::Known);
+    world.hear_to(SS1, ALICE, &invite("201", ALICE, "900", 1, ""));
+    let up = world.one(SS1, "INVITE");
+    let there = "sip:x9@203.0.113.50:5070;transport=tcp";
+    world.answer(&up, "302 Moved", &format!("Contact: <{there}>\n"));
+    let moved = world.one(ALICE, "302");
+    only_ss1(&world, &moved);
+    let contact = header(&moved, Name::Contact);
+    let uri = contact.trim_matches(['<', '>']);
+    assert!(uri.starts_with("sip:kt1-"), "{contact}");
+
+    let again = invite("201", ALICE, "x", 2, "").replace("call-1", "call-2");
+    let again = again.replace("INVITE sip:x@example.test", &format!("INVITE {uri}"));
+    world.hear_to(SS1, ALICE, &again);
+    let up = world.one(SS1, "INVITE");
+    only_wan(&world, &up);
+    let first = up.text().lines().next().map(str::to_owned);
+    assert_eq!(first.as_deref(), Some(&*format!("INVITE {there} SIP/2.0")));
+}

@@ -33,3 +33,13 @@ fn em3_em18_em19_outbound_proxy_over_tcp() -> Result<()> {
 fn em3_em18_em19_outbound_proxy_over_tls() -> Result<()> {
     play(Tls, Mode::OutboundProxy)
 }
+
+#[test]
+fn em3_em18_em20_transparent_over_udp() -> Result<()> {
+    play(Udp, Mode::Transparent)
+}
+
+#[test]
+fn em3_em18_em20_transparent_over_tcp() -> Result<()> {
+    play(Tcp, Mode::Transparent)
+}

@@ -54,13 +54,14 @@ impl Gateway {
         if let Some(phone) = self.phone_of(uri, &parsed, ip, to) {
             return Some(phone);
         }
-        if !self.topology.hides(ip, from, to) {
-            return self.topology.uri(uri, from, towards.0);
-        }
         let ours = self.is_our_address(ip);
         let open = || self.open_target(parsed.user.filter(|_| ours && to == Side::Wan)?);
+        // Before it is asked who may see the address: in transparent mode it is a softswitch's.
         if let Some(open) = open() {
             return Some(open);
+        }
+        if !self.topology.hides(ip, from, to) {
+            return self.topology.uri(uri, from, towards.0);
         }
         let named = ours || self.conf.groups.iter().any(|group| group.has_server(ip));
         let short = uri.len() <= MAX_SEALED;

@@ -70,6 +70,10 @@ struct Seen {
     more: Condvar,
 }
 
+/// Each slot of the kernel's ring is as large as the largest frame there can be, so that these
+/// are a thousand frames: as many come while a busy machine leaves tcpdump waiting.
+const RING_KIB: &str = "65536";
+
 /// A running capture.
 pub struct Capture {
     tcpdump: Process,
@@ -97,7 +101,7 @@ impl Capture {
                 "0",
                 "--immediate-mode",
                 "-B",
-                "8192",
+                RING_KIB,
             ])
             .args(["-w", "-", filter]);
         let mut child = node

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use anyhow::{Result, ensure};
 
 use crate::lab::baresip::Baresip;
-use crate::lab::branch::GATEWAY_LAN;
 use crate::lab::kamailio::DOMAIN;
 use crate::lab::peer::{Direction, LIMIT, SDP};
 use crate::lab::{Branch, Phone, flows, wait};
@@ -21,7 +20,12 @@ const RTP: [u16; 2] = [20_000, 21_000];
 pub(super) fn talk(stage: &Stage) -> Result<()> {
     let node = &stage.office.branch.phones;
     let phone = |index: u8| {
-        Phone::new(&format!("2{index}"), Branch::phone(index), GATEWAY_LAN).over(stage.over)
+        Phone::new(
+            &format!("2{index}"),
+            Branch::phone(index),
+            stage.mode.target(),
+        )
+        .over(stage.over)
     };
     let (a, b) = (phone(18), phone(19));
     let mut callee = Baresip::start(node, &b, RTP[1], &[])?;

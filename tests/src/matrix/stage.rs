@@ -27,6 +27,8 @@ pub enum Mode {
     Normal,
     /// Phones keep their softswitch's domain.
     OutboundProxy,
+    /// Phones speak to their softswitch itself; the gateway takes it on the way.
+    Transparent,
 }
 
 impl Mode {
@@ -36,13 +38,23 @@ impl Mode {
         match self {
             Self::Normal => "normal",
             Self::OutboundProxy => "outbound-proxy",
+            Self::Transparent => "transparent",
         }
     }
 
     fn home(self) -> &'static str {
         match self {
             Self::Normal => GATEWAY_LAN,
-            Self::OutboundProxy => DOMAIN,
+            Self::OutboundProxy | Self::Transparent => DOMAIN,
+        }
+    }
+
+    /// The address that phones send to.
+    #[must_use]
+    pub fn target(self) -> &'static str {
+        match self {
+            Self::Normal | Self::OutboundProxy => GATEWAY_LAN,
+            Self::Transparent => SOFTSWITCHES[0],
         }
     }
 }
@@ -81,6 +93,7 @@ impl Stage {
         let mut opening = Opening {
             lan: 0,
             far: 0,
+            target: mode.target(),
             ..Opening::over(over, over)
         };
         opening.config = (opening.config).replace("\"normal\"", &format!("\"{}\"", mode.word()));
@@ -211,7 +224,7 @@ fn lan_seat(index: u8, over: Transport, mode: Mode, tls: Option<Tls>, ear: &Ear)
         home: mode.home().to_owned(),
         at: format!("{}:5060", Branch::phone(index)).parse()?,
         media: 7000 + 2 * u16::from(index),
-        proxy: SocketAddr::new(GATEWAY_LAN.parse()?, port),
+        proxy: SocketAddr::new(mode.target().parse()?, port),
         over,
         tls,
         ear: Arc::clone(ear),
