@@ -15,6 +15,8 @@ use crate::{
 
 /// Kernel that `NTF_EXT_MANAGED` and pinned XDP links need.
 const KERNEL: (u32, u32) = (5, 18);
+/// Kernel that TCX needs: programs of segments, pinned.
+const SEGMENTS: (u32, u32) = (6, 6);
 /// `BPF_FS_MAGIC` of linux/magic.h.
 const BPF_FS_MAGIC: i128 = 0xcafe_4a11;
 
@@ -79,6 +81,11 @@ pub(super) fn checks(config: Option<&Config>, socket: &Path) -> Vec<Check> {
         checks.push(interface(&there.name));
         checks.extend(interface::checks(there));
     }
+    if config.segments.iter().any(|of| of.interface.is_some()) {
+        checks.push(segments(
+            &rustix::system::uname().release().to_string_lossy(),
+        ));
+    }
     checks.extend(config.tls.iter().map(certificates));
     if config.gateway.mode == Mode::Transparent {
         checks.extend(transparent::checks());
@@ -117,6 +124,17 @@ fn kernel_of(release: &str) -> Check {
     let found = format!("the kernel is {release}");
     let remedy = "use a kernel of 5.18 or newer: older ones keep no neighbours for XDP";
     Check::needed("kernel", ok, found, remedy)
+}
+
+/// Asked where a segment has an interface. No filter of clsact stands in on older kernels: it could
+/// not be pinned, and would end with the daemon.
+fn segments(release: &str) -> Check {
+    let ok = version(release).is_some_and(|version| version >= SEGMENTS);
+    let can = if ok { "can" } else { "cannot" };
+    let found = format!("the kernel is {release}: it {can} join a segment's interface to tunnels");
+    let remedy = "use a kernel of 6.6 or newer, or take `interface` out of [[segment]]: calls and \
+                  routes through tunnels move on older ones too";
+    Check::needed("segments", ok, found, remedy)
 }
 
 fn version(release: &str) -> Option<(u32, u32)> {
@@ -266,6 +284,16 @@ mod tests {
         assert_eq!(old.found, "the kernel is 5.10.0-28-amd64");
         assert!(old.remedy.contains("5.18"));
         assert!(kernel_of("6.1.0").ok && kernel_of("6.1.0").remedy.is_empty());
+    }
+
+    #[test]
+    fn mx1_segments_want_a_kernel_with_tcx_and_say_what_to_do() {
+        let old = segments("6.1.0-28-amd64");
+        assert!(old.needed && !old.ok);
+        let found = "the kernel is 6.1.0-28-amd64: it cannot join a segment's interface to tunnels";
+        assert_eq!(old.found, found);
+        assert!(old.remedy.contains("6.6") && old.remedy.contains("[[segment]]"));
+        assert!(segments("6.6.0").ok && segments("6.6.0").remedy.is_empty());
     }
 
     #[test]
