@@ -72,6 +72,14 @@ impl Sum {
             .without_dword([m, n, o, p])
     }
 
+    /// The folded sum itself, as it stands in a field that somebody else completes.
+    #[inline(always)]
+    #[must_use]
+    pub const fn folded(self) -> [u8; 2] {
+        let [a, b] = self.checksum();
+        [!a, !b]
+    }
+
     /// The checksum field for what was summed: the complement of the folded sum.
     #[inline(always)]
     #[must_use]
@@ -146,6 +154,7 @@ mod tests {
             head: [u8; 16], old: [u8; 16], new: [u8; 16],
             old_port: [u8; 2], new_port: [u8; 2], old_word: [u8; 4], new_word: [u8; 4],
         ) {
+            prop_assert_eq!(sum_of(&head).folded().map(|byte| !byte), sum_of(&head).checksum());
             let before = [&head[..], &old, &old_port, &old_word, &[1, 2]].concat();
             let after = [&head[..], &new, &new_port, &new_word, &[1, 2]].concat();
             let edited = edit(reference(&before))

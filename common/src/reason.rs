@@ -150,7 +150,7 @@ reasons! {
     HopLocal = Pass, "hop_local";
     /// The flow's destination and its hop are of different families.
     HopFamily = Pass, "hop_family";
-    /// Larger than the hop's MTU.
+    /// Larger than the hop's MTU; in TC also several datagrams in one piece (GRO).
     TooBig = Pass, "too_big";
     /// TTL or hop limit used up.
     TtlExpired = Pass, "ttl_expired";

@@ -199,14 +199,17 @@ record! {
 }
 
 record! {
-    /// Value of `CLIENT_MACS`; each field is a word of its own.
-    ClientSeen, 16 {
+    /// Value of `CLIENT_MACS`; each field but the last is a word of its own, and with another
+    /// IPv6 address the whole is replaced.
+    ClientSeen, 32 {
         /// When it was last heard, by the kernel's monotonic clock, in nanoseconds.
         heard: u64,
         /// The IPv4 address it last claimed by ARP; zero = none yet.
         v4: [u8; 4],
-        /// Zero; makes the record whole words.
-        zero: [u8; 4],
+        /// Not zero: it said by neighbour discovery that it is a router.
+        router: [u8; 4],
+        /// The IPv6 address it last spoke from in neighbour discovery; zero = none yet.
+        v6: [u8; 16],
     }
 }
 

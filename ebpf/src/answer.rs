@@ -12,7 +12,7 @@ use crate::{
     forward::{write_ipv4, write_ipv6},
     frame::Frame,
     listeners, media,
-    parse::{Datagram, PROTOCOL_UDP, TYPE_IPV4, TYPE_IPV6, UDP},
+    parse::{Datagram, PROTOCOL_UDP, UDP},
 };
 
 /// TTL of what we originate.
@@ -86,50 +86,15 @@ impl<F: Frame> Words for Payload<'_, F> {
     }
 }
 
-/// Turns the frame round with the answer in it. Small frames of local sockets often cannot grow
-/// at the tail; then the head grows and every header is written anew further forward.
+/// Turns the frame round with the answer in it.
 #[inline(always)]
 fn reply<F: Frame>(frame: &mut F, datagram: &Datagram, answer: &Answer) -> Result<(), Reason> {
-    let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5] =
-        frame.read(0).ok_or(Reason::Truncated)?;
-    let macs = [s0, s1, s2, s3, s4, s5, d0, d1, d2, d3, d4, d5];
-    let tags: [u8; 8] = match datagram.tags.bytes {
-        0 => [0; 8],
-        4 => {
-            let [a, b, c, d] = frame.read(12).ok_or(Reason::Truncated)?;
-            [a, b, c, d, 0, 0, 0, 0]
-        }
-        _ => frame.read(12).ok_or(Reason::Truncated)?,
-    };
     let growth = (datagram.payload() + answer.len()) as i32 - frame.len() as i32;
-    if growth != 0 && !frame.grow_tail(growth) && !frame.grow_head(growth) {
-        return Err(Reason::NoRoom);
-    }
+    frame.turn_round(datagram, growth)?;
     // Cannot fail: the frame has exactly the length of what is written.
-    write_ethernet(frame, datagram, macs, tags)
-        .and_then(|()| write_ip(frame, datagram, UDP + answer.len()))
+    write_ip(frame, datagram, UDP + answer.len())
         .and_then(|()| write_udp(frame, datagram, answer))
         .ok_or(Reason::NoRoom)
-}
-
-#[inline(always)]
-fn write_ethernet<F: Frame>(
-    frame: &mut F,
-    datagram: &Datagram,
-    macs: [u8; 12],
-    [a, b, c, d, e, f, g, h]: [u8; 8],
-) -> Option<()> {
-    frame.write(0, macs)?;
-    if datagram.tags.bytes >= 4 {
-        frame.write(12, [a, b, c, d])?;
-    }
-    if datagram.tags.bytes == 8 {
-        frame.write(16, [e, f, g, h])?;
-    }
-    frame.write(
-        datagram.l3() - 2,
-        if datagram.v6 { TYPE_IPV6 } else { TYPE_IPV4 },
-    )
 }
 
 #[inline(always)]
@@ -151,13 +116,12 @@ fn write_udp<F: Frame>(frame: &mut F, datagram: &Datagram, answer: &Answer) -> O
     let [a, b] = key.destination_port;
     let [c, d] = key.source_port;
     let [l0, l1] = ((UDP + answer.len()) as u16).to_be_bytes();
-    let sum = Sum::new()
+    let pseudo = Sum::new()
         .address(&key.source)
         .address(&key.destination)
         .word([0, PROTOCOL_UDP])
-        .word([l0, l1])
-        .dword([a, b, c, d])
         .word([l0, l1]);
+    let sum = pseudo.dword([a, b, c, d]).word([l0, l1]);
     let at = datagram.payload();
     match answer.form() {
         Form::Error => frame.write_words(at, answer.words::<7>())?,
@@ -168,5 +132,5 @@ fn write_udp<F: Frame>(frame: &mut F, datagram: &Datagram, answer: &Answer) -> O
         frame.write_words(at + answer.form().words() * 4, seal)?;
     }
     let [c0, c1] = answer.add_to(sum).udp_checksum();
-    frame.write(datagram.l4(), [a, b, c, d, l0, l1, c0, c1])
+    frame.write_udp(datagram.l4(), [a, b, c, d, l0, l1, c0, c1], pseudo)
 }

@@ -9,7 +9,7 @@ use keepline_common::{
 
 use crate::{
     events,
-    frame::Frame,
+    frame::{Ethernet, Frame, Readdressed},
     parse::{Datagram, ETHERNET, IPV4, IPV6, PROTOCOL_UDP, TYPE_IPV4, TYPE_IPV6},
     plans::{self, Found},
 };
@@ -37,7 +37,7 @@ pub fn forward<F: Frame>(
     // the checksum.
     let old_check = frame.read(datagram.l3() + 10).ok_or(Reason::Truncated)?;
     let growth = out.l4 as i32 - datagram.l4() as i32;
-    if growth != 0 && !frame.grow_head(growth) {
+    if !frame.dress(datagram, &out.ethernet(hop), growth) {
         return Err(Reason::NoRoom);
     }
     // Cannot fail: the frame holds at least what was read before, moved by `growth`.
@@ -108,7 +108,6 @@ impl Out {
         hop: &Hop,
         old_check: [u8; 2],
     ) -> Option<()> {
-        self.write_ethernet(frame, hop)?;
         match (datagram.v6, self.v4) {
             (false, Some((from, to))) => {
                 let (old_from, old_to) =
@@ -142,21 +141,17 @@ impl Out {
     }
 
     #[inline(always)]
-    fn write_ethernet<F: Frame>(&self, frame: &mut F, hop: &Hop) -> Option<()> {
-        let [a, b, c, d, e, f, g, h] = hop.tags;
-        let ether_type = if self.v4.is_some() {
-            TYPE_IPV4
-        } else {
-            TYPE_IPV6
-        };
-        frame.write(0, hop.macs)?;
-        if self.tag_bytes >= 4 {
-            frame.write(12, [a, b, c, d])?;
+    fn ethernet<'a>(&self, hop: &'a Hop) -> Ethernet<'a> {
+        Ethernet {
+            macs: &hop.macs,
+            tags: &hop.tags,
+            tag_bytes: self.tag_bytes,
+            ether_type: if self.v4.is_some() {
+                TYPE_IPV4
+            } else {
+                TYPE_IPV6
+            },
         }
-        if self.tag_bytes == 8 {
-            frame.write(16, [e, f, g, h])?;
-        }
-        frame.write(12 + self.tag_bytes, ether_type)
     }
 
     #[inline(always)]
@@ -169,21 +164,17 @@ impl Out {
     ) -> Option<()> {
         let [a, b] = plan.from_port;
         let [c, d] = plan.to_port;
-        frame.write(self.l4, [a, b, c, d])?;
+        let ports = [a, b, c, d];
         if datagram.check == [0; 2] {
-            return Some(());
+            return frame.readdress_udp(self.l4, ports, None);
         }
-        // A mapped address sums up like the IPv4 address: its prefix is 0xffff, which is zero.
-        let edited = edit(datagram.check)
-            .without_address(&datagram.key.source)
-            .without_address(&datagram.key.destination)
-            .without_word(datagram.key.source_port)
-            .without_word(datagram.key.destination_port)
-            .address(&hop.source)
-            .address(&plan.to)
-            .word(plan.from_port)
-            .word(plan.to_port);
-        frame.set_udp_checksum(self.l4 + 6, edited)
+        let change = Readdressed {
+            check: datagram.check,
+            was: &datagram.key,
+            hop,
+            plan,
+        };
+        frame.readdress_udp(self.l4, ports, Some(&change))
     }
 }
 

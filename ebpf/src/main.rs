@@ -1,4 +1,5 @@
-//! The XDP program: the whole policy is [`decide`]; everything it calls is one concern a file.
+//! The XDP program and its twin in TC: the whole policy is [`decide`], for both; everything it
+//! calls is one concern a file.
 //!
 //! A packet is answered, forwarded or absorbed only when it is understood whole; everything
 //! else passes to the kernel, unmodified. Nothing is written before everything is decided.
@@ -23,10 +24,12 @@ mod parse;
 mod plans;
 mod segment;
 mod sockets;
+mod tc;
 mod xdp;
 
 use aya_ebpf::{
     bindings::xdp_action,
+    helpers::generated::bpf_redirect,
     macros::{classifier, xdp},
     programs::{TcContext, XdpContext},
 };
@@ -35,7 +38,7 @@ use keepline_common::{
     reason::{Reason, Verdict},
 };
 
-use crate::{frame::Frame, xdp::XdpFrame};
+use crate::{frame::Frame, tc::SkbFrame, xdp::XdpFrame};
 
 /// The program on every interface.
 #[xdp(frags)] // jumbo frames: attaches at any MTU (case X15)
@@ -60,7 +63,40 @@ pub fn keepline_stub(_ctx: XdpContext) -> u32 {
 /// The program on every interface of a segment, at TC ingress.
 #[classifier]
 pub fn keepline_segment(ctx: TcContext) -> i32 {
-    segment::run(&ctx)
+    let mut frame = SkbFrame::new(&ctx);
+    let reason = segment::run(&mut frame);
+    events::count(frame.ingress(), reason);
+    verdict(&frame, reason)
+}
+
+/// The policy at TC ingress: the twin of the XDP program.
+#[classifier]
+pub fn keepline_tc(ctx: TcContext) -> i32 {
+    let mut frame = SkbFrame::new(&ctx);
+    let reason = if frame.is_aggregate() {
+        Reason::TooBig
+    } else {
+        let (Ok(reason) | Err(reason)) = decide(&mut frame);
+        reason
+    };
+    events::count(frame.ingress(), reason);
+    verdict(&frame, reason)
+}
+
+/// What TC wants to know.
+#[inline(always)]
+fn verdict(frame: &SkbFrame, reason: Reason) -> i32 {
+    /// `TCX_NEXT`, and `TC_ACT_UNSPEC` of clsact: whoever comes next decides.
+    const NEXT: i32 = -1;
+    /// `TC_ACT_SHOT`.
+    const SHOT: i32 = 2;
+    match reason.verdict() {
+        // SAFETY: no pointer; a device that is gone by now drops the frame.
+        Verdict::Redirect | Verdict::Tx => unsafe { bpf_redirect(frame.out(), 0) as i32 },
+        Verdict::Drop => SHOT,
+        Verdict::Pass if frame.is_torn() => SHOT,
+        Verdict::Pass => NEXT,
+    }
 }
 
 /// The policy. `Ok`: dealt with here. `Err`: why it was left to others, or to nobody.

@@ -79,15 +79,26 @@ struct Ip {
 /// Reads the whole way to UDP; anything unusual is a reason to pass.
 #[inline(always)]
 pub fn parse<F: Frame>(frame: &F) -> Result<Datagram, Reason> {
-    let [first, ..] = frame.read::<ETHERNET_USIZE>(0).ok_or(Reason::Truncated)?;
+    read::<F, false>(frame)
+}
+
+/// The same, of frames to groups as well.
+#[inline(always)]
+pub fn parse_groups_too<F: Frame>(frame: &F) -> Result<Datagram, Reason> {
+    read::<F, true>(frame)
+}
+
+#[inline(always)]
+fn read<F: Frame, const GROUPS: bool>(frame: &F) -> Result<Datagram, Reason> {
+    let [first, ..] = frame.read::<MACS>(0).ok_or(Reason::Truncated)?;
     let tags = frame.tags()?;
-    if first & 1 != 0 {
+    if first & 1 != 0 && !GROUPS {
         return Err(Reason::NotUnicast);
     }
     let l3 = ETHERNET + tags.bytes;
     let (v6, ip, l4) = match tags.ether_type {
-        TYPE_IPV4 => (false, ipv4(frame, l3)?, l3 + IPV4),
-        TYPE_IPV6 => (true, ipv6(frame, l3)?, l3 + IPV6),
+        TYPE_IPV4 => (false, ipv4::<F, GROUPS>(frame, l3)?, l3 + IPV4),
+        TYPE_IPV6 => (true, ipv6::<F, GROUPS>(frame, l3)?, l3 + IPV6),
         _ => return Err(Reason::NotIp),
     };
     let [s0, s1, d0, d1, l0, l1, c0, c1] = frame.read(l4).ok_or(Reason::Truncated)?;
@@ -117,10 +128,11 @@ pub fn parse<F: Frame>(frame: &F) -> Result<Datagram, Reason> {
     })
 }
 
-const ETHERNET_USIZE: usize = ETHERNET as usize;
+/// Bytes of both MAC addresses.
+const MACS: usize = 12;
 
 #[inline(always)]
-fn ipv4<F: Frame>(frame: &F, at: u32) -> Result<Ip, Reason> {
+fn ipv4<F: Frame, const GROUPS: bool>(frame: &F, at: u32) -> Result<Ip, Reason> {
     let [version, tos, t0, t1, _, _, f0, f1, ttl, protocol, _, _] =
         frame.read(at).ok_or(Reason::Truncated)?;
     match version {
@@ -138,7 +150,7 @@ fn ipv4<F: Frame>(frame: &F, at: u32) -> Result<Ip, Reason> {
     let total = u32::from(u16::from_be_bytes([t0, t1]));
     let payload_len = total.checked_sub(IPV4).ok_or(Reason::IpMalformed)?;
     let [a, b, c, d, e, f, g, h] = frame.read(at + 12).ok_or(Reason::Truncated)?;
-    if e >= 224 {
+    if e >= 224 && !GROUPS {
         return Err(Reason::NotUnicast);
     }
     Ok(Ip {
@@ -151,7 +163,7 @@ fn ipv4<F: Frame>(frame: &F, at: u32) -> Result<Ip, Reason> {
 }
 
 #[inline(always)]
-fn ipv6<F: Frame>(frame: &F, at: u32) -> Result<Ip, Reason> {
+fn ipv6<F: Frame, const GROUPS: bool>(frame: &F, at: u32) -> Result<Ip, Reason> {
     let [version, class, _, _, l0, l1, next, ttl] = frame.read(at).ok_or(Reason::Truncated)?;
     if version >> 4 != 6 {
         return Err(Reason::IpMalformed);
@@ -165,7 +177,7 @@ fn ipv6<F: Frame>(frame: &F, at: u32) -> Result<Ip, Reason> {
     }
     let source = frame.read(at + 8).ok_or(Reason::Truncated)?;
     let destination: [u8; 16] = frame.read(at + 24).ok_or(Reason::Truncated)?;
-    if destination[0] == 0xff {
+    if destination[0] == 0xff && !GROUPS {
         return Err(Reason::NotUnicast);
     }
     Ok(Ip {

@@ -2,19 +2,22 @@
 //! section 5). In TC, where frames carry their offloads and pass whole: jumbo, GSO, tagged.
 
 use aya_ebpf::{
-    cty::c_long,
-    helpers::generated::{bpf_ktime_get_ns, bpf_redirect},
+    helpers::generated::bpf_ktime_get_ns,
     macros::map,
     maps::{Array, HashMap, LruHashMap},
-    programs::TcContext,
 };
 use keepline_common::{
     limits::{CLIENT_MACS as CLIENT_MACS_MAX, PORTS as PORTS_MAX, TUNNELS as TUNNELS_MAX},
-    reason::{Reason, Verdict},
+    reason::Reason,
     record::{ClientMac, ClientSeen, HOP_SEGMENT, PORT_CLIENT, Port},
 };
 
-use crate::{events, plans};
+use crate::{
+    frame::Frame as _,
+    parse::{self, ETHERNET, IPV6, TYPE_IPV6},
+    plans,
+    tc::SkbFrame,
+};
 
 /// The interfaces of segments, by their index: client sides and tunnels.
 #[map]
@@ -30,43 +33,38 @@ static INBOUND: Array<u64> = Array::with_max_entries(TUNNELS_MAX, plans::MMAPABL
 static CLIENT_MACS: LruHashMap<ClientMac, ClientSeen> =
     LruHashMap::with_max_entries(CLIENT_MACS_MAX, 0);
 
-/// `TCX_NEXT`, and `TC_ACT_UNSPEC` of clsact: whoever comes next decides.
-const NEXT: i32 = -1;
-/// `TC_ACT_SHOT`.
-const SHOT: i32 = 2;
-/// `PACKET_HOST` of linux/if_packet.h: sent to the interface's own MAC address.
-const TO_US: u32 = 0;
 /// The port of DHCP clients.
 const DHCP_CLIENT: [u8; 2] = [0, 68];
-const UDP: u8 = 17;
-/// EtherType of IPv4, and the first byte of a header without options.
-const IPV4: [u8; 3] = [0x08, 0x00, 0x45];
+/// Where a DHCP message names its client.
+const DHCP_CHADDR: u32 = 28;
+/// Where an Ethernet header says who sent it.
+const SOURCE: u32 = 6;
 /// EtherType of ARP.
 const ARP: [u8; 2] = [0x08, 0x06];
-/// Where a DHCP message names its client: behind Ethernet, IPv4 and UDP.
-const DHCP_CHADDR: usize = 14 + 20 + 8 + 28;
+/// Where an ARP packet says what address its sender has.
+const ARP_SENDER: u32 = 14;
+/// ICMPv6, and the hop limit that no router lets pass.
+const ICMPV6: u8 = 58;
+const NEVER_ROUTED: u8 = 255;
+/// Types of ICMPv6 (RFC 4861 section 4).
+const ROUTER_SOLICITATION: u8 = 133;
+const ROUTER_ADVERTISEMENT: u8 = 134;
+const NEIGHBOUR_SOLICITATION: u8 = 135;
+const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
 
-/// Joins the frame on, and returns what TC wants to know.
+/// Joins the frame on.
 #[inline(always)]
-pub fn run(ctx: &TcContext) -> i32 {
-    // SAFETY: the context is this run's.
-    let ifindex = unsafe { (*ctx.skb.skb).ifindex };
-    let (reason, out) = match cross(ctx, ifindex) {
-        Ok(out) => (Reason::SegmentForwarded, out),
-        Err(reason) => (reason, 0),
-    };
-    events::count(ifindex, reason);
-    match reason.verdict() {
-        // SAFETY: no pointer; a device that is gone drops the frame, and its hop is turned away.
-        Verdict::Redirect => unsafe { bpf_redirect(out, 0) as c_long as i32 },
-        Verdict::Drop => SHOT,
-        Verdict::Pass | Verdict::Tx => NEXT,
+pub fn run(frame: &mut SkbFrame) -> Reason {
+    match cross(frame) {
+        Ok(()) => Reason::SegmentForwarded,
+        Err(reason) => reason,
     }
 }
 
-/// The policy. `Ok`: the device the frame leaves by. `Err`: why it stays.
+/// The rule of segments. `Ok`: the frame is on its way out. `Err`: why it stays.
 #[inline(always)]
-fn cross(ctx: &TcContext, ifindex: u32) -> Result<u32, Reason> {
+fn cross(frame: &mut SkbFrame) -> Result<(), Reason> {
+    let ifindex = frame.ingress();
     // SAFETY: entries are replaced whole, and this is a copy.
     let port = unsafe { PORTS.get(&ifindex) }
         .copied()
@@ -75,13 +73,12 @@ fn cross(ctx: &TcContext, ifindex: u32) -> Result<u32, Reason> {
     // SAFETY: no argument, no state: it reads a clock. The only time this frame takes.
     let now = unsafe { bpf_ktime_get_ns() };
     if !from_client {
-        if answers_probe(ctx, &port.probe) {
+        if answers_probe(frame, &port.probe) {
             return Err(Reason::SegmentLocal);
         }
         stamp(port.tunnel, now);
     }
-    // SAFETY: the context is this run's.
-    if unsafe { (*ctx.skb.skb).pkt_type } == TO_US {
+    if frame.is_to_us() {
         return Err(Reason::SegmentLocal);
     }
     let (index, hop) = plans::hop(port.group).map_err(|_| Reason::SegmentUnjoined)?;
@@ -91,29 +88,34 @@ fn cross(ctx: &TcContext, ifindex: u32) -> Result<u32, Reason> {
     if !from_client {
         // Only the tunnel that the segment is joined to may speak into it: so no frame returns
         // by another one, and none goes round.
-        return if hop.ifindex == ifindex {
-            Ok(port.client)
-        } else {
-            Err(Reason::SegmentInactive)
-        };
+        if hop.ifindex != ifindex {
+            return Err(Reason::SegmentInactive);
+        }
+        frame.leave_by(port.client);
+        return Ok(());
     }
     if hop.ifindex == ifindex {
         return Err(Reason::SegmentLoop);
     }
-    learn(ctx, port.group, now);
+    learn(frame, port.group, now);
     plans::count_sent(index);
-    Ok(hop.ifindex)
+    frame.leave_by(hop.ifindex);
+    Ok(())
 }
 
 /// Whether the frame is a DHCP server's answer to the gateway's own probe: no traffic of clients
 /// (signalling.md section 15), and none of their business.
 #[inline(always)]
-fn answers_probe(ctx: &TcContext, probe: &[u8; 6]) -> bool {
-    // Headers with options never carry DHCP.
-    ctx.load(12) == Ok(IPV4)
-        && ctx.load(23) == Ok(UDP)
-        && ctx.load(36) == Ok(DHCP_CLIENT)
-        && ctx.load(DHCP_CHADDR) == Ok(*probe)
+fn answers_probe(frame: &SkbFrame, probe: &[u8; 6]) -> bool {
+    if frame.is_aggregate() {
+        return false;
+    }
+    let Ok(datagram) = parse::parse_groups_too(frame) else {
+        return false;
+    };
+    !datagram.v6
+        && datagram.key.destination_port == DHCP_CLIENT
+        && frame.read(datagram.payload() + DHCP_CHADDR) == Some(*probe)
 }
 
 #[inline(always)]
@@ -126,8 +128,8 @@ fn stamp(tunnel: u32, now: u64) {
 
 /// Remembers who sent the frame.
 #[inline(always)]
-fn learn(ctx: &TcContext, group: u32, now: u64) {
-    let Ok(mac) = ctx.load::<[u8; 6]>(6) else {
+fn learn(frame: &SkbFrame, group: u32, now: u64) {
+    let Some(mac) = frame.read::<6>(SOURCE) else {
         return;
     };
     if mac[0] & 1 == 1 {
@@ -135,35 +137,91 @@ fn learn(ctx: &TcContext, group: u32, now: u64) {
     }
     let [a, b] = (group as u16).to_be_bytes();
     let key = ClientMac { mac, group: [a, b] };
-    let claimed = claimed(ctx);
-    if let Some(seen) = CLIENT_MACS.get_ptr_mut(&key) {
-        // SAFETY: fields of a map value, aligned words, that any CPU may write last.
-        unsafe {
-            (&raw mut (*seen).heard).write_volatile(now);
-            if let Some(v4) = claimed {
-                (&raw mut (*seen).v4).cast::<u32>().write_volatile(v4);
+    let Some(known) = CLIENT_MACS.get_ptr_mut(&key) else {
+        let mut seen = ClientSeen {
+            heard: now,
+            v4: [0; 4],
+            router: [0; 4],
+            v6: [0; 16],
+        };
+        match claimed(frame) {
+            Claim::Nothing => {}
+            Claim::V4(v4) => seen.v4 = v4.to_ne_bytes(),
+            Claim::V6(v6, router) => {
+                seen.v6 = v6;
+                seen.router = router.unwrap_or(0).to_ne_bytes();
             }
         }
+        // A table that is busy learns from the next frame.
+        let _ = CLIENT_MACS.insert(&key, &seen, 0);
         return;
-    }
-    let seen = ClientSeen {
-        heard: now,
-        v4: claimed.unwrap_or(0).to_ne_bytes(),
-        zero: [0; 4],
     };
-    // A table that is busy learns from the next frame.
-    let _ = CLIENT_MACS.insert(&key, &seen, 0);
+    // SAFETY: fields of a map value, aligned words, that any CPU may write last; the IPv6 address
+    // is never written in place.
+    unsafe {
+        (&raw mut (*known).heard).write_volatile(now);
+        match claimed(frame) {
+            Claim::Nothing => {}
+            Claim::V4(v4) => (&raw mut (*known).v4).cast::<u32>().write_volatile(v4),
+            Claim::V6(v6, router) => {
+                if let Some(router) = router {
+                    (&raw mut (*known).router)
+                        .cast::<u32>()
+                        .write_volatile(router);
+                }
+                if (*known).v6 != v6 {
+                    let seen = ClientSeen { v6, ..*known };
+                    let _ = CLIENT_MACS.insert(&key, &seen, 0);
+                }
+            }
+        }
+    }
 }
 
-/// The address that an ARP packet says its sender has, as it stands; a probe for duplicates
-/// (RFC 5227) claims none.
+/// What a frame says about its sender.
+enum Claim {
+    Nothing,
+    /// The IPv4 address it has, as it stands.
+    V4(u32),
+    /// The IPv6 address it has, and whether it says that it is a router.
+    V6([u8; 16], Option<u32>),
+}
+
+/// What the frame claims: by ARP, but for a probe for duplicates (RFC 5227), or by neighbour
+/// discovery (RFC 4861), but from no address.
 #[inline(always)]
-fn claimed(ctx: &TcContext) -> Option<u32> {
-    if ctx.load(12) != Ok(ARP) {
-        return None;
+fn claimed(frame: &SkbFrame) -> Claim {
+    let Ok(tags) = frame.tags() else {
+        return Claim::Nothing;
+    };
+    let at = ETHERNET + tags.bytes;
+    match tags.ether_type {
+        ARP => match frame.read::<4>(at + ARP_SENDER).map(u32::from_ne_bytes) {
+            Some(v4) if v4 != 0 => Claim::V4(v4),
+            _ => Claim::Nothing,
+        },
+        TYPE_IPV6 => discovery(frame, at),
+        _ => Claim::Nothing,
     }
-    ctx.load::<[u8; 4]>(28)
-        .ok()
-        .map(u32::from_ne_bytes)
-        .filter(|v4| *v4 != 0)
+}
+
+/// Neighbour discovery is never routed: who sends it lives here.
+#[inline(always)]
+fn discovery(frame: &SkbFrame, at: u32) -> Claim {
+    if frame.read(at + 6) != Some([ICMPV6, NEVER_ROUTED]) {
+        return Claim::Nothing;
+    }
+    let Some([kind, _, _, _, flags]) = frame.read(at + IPV6) else {
+        return Claim::Nothing;
+    };
+    let router = match kind {
+        ROUTER_SOLICITATION | NEIGHBOUR_SOLICITATION => None,
+        ROUTER_ADVERTISEMENT => Some(1),
+        NEIGHBOUR_ADVERTISEMENT => Some(u32::from(flags >> 7)),
+        _ => return Claim::Nothing,
+    };
+    match frame.read::<16>(at + 8) {
+        Some(from) if from[0] != 0 && from[0] != 0xff => Claim::V6(from, router),
+        _ => Claim::Nothing,
+    }
 }

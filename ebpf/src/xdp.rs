@@ -14,7 +14,8 @@ use keepline_common::{checksum::Sum, limits::INTERFACES, reason::Reason};
 
 use crate::{
     bytes,
-    frame::{Frame, Tags},
+    frame::{Ethernet, Frame, Readdressed, Tags, stored_tags},
+    parse::Datagram,
 };
 
 /// Devices that packets may be redirected to, by their index.
@@ -24,9 +25,6 @@ static DEVICES: DevMapHash = DevMapHash::with_max_entries(INTERFACES, 0);
 /// The furthest byte that is looked at; the verifier wants a bound below 64 KiB, and what lies
 /// further is no business of ours.
 const OFFSET_MAX: u32 = 0x3fff;
-const ETHER_TYPE: u32 = 12;
-const CTAG: [u8; 2] = [0x81, 0x00];
-const STAG: [u8; 2] = [0x88, 0xa8];
 
 /// A frame in an XDP program.
 pub struct XdpFrame {
@@ -54,10 +52,31 @@ impl XdpFrame {
         (end <= self.ctx.data_end()).then_some(start as *mut [T; N])
     }
 
+    /// Moves its beginning by `by` bytes, forwards when negative. `false`: no room, unchanged.
     #[inline(always)]
-    fn tag(&self, at: u32) -> Result<([u8; 2], [u8; 2]), Reason> {
-        let [a, b, c, d] = self.read(at).ok_or(Reason::Truncated)?;
-        Ok(([a & 0x0f, b], [c, d]))
+    fn grow_head(&mut self, by: i32) -> bool {
+        // SAFETY: the context is this run's; every later access compares with the new bounds.
+        unsafe { bpf_xdp_adjust_head(self.ctx.ctx, -by) == 0 }
+    }
+
+    /// Moves its end by `by` bytes. `false`: no room, unchanged.
+    #[inline(always)]
+    fn grow_tail(&mut self, by: i32) -> bool {
+        // SAFETY: as in `grow_head`.
+        unsafe { bpf_xdp_adjust_tail(self.ctx.ctx, by) == 0 }
+    }
+
+    #[inline(always)]
+    fn write_ethernet(&mut self, to: &Ethernet<'_>) -> Option<()> {
+        let [a, b, c, d, e, f, g, h] = *to.tags;
+        self.write(0, *to.macs)?;
+        if to.tag_bytes >= 4 {
+            self.write(12, [a, b, c, d])?;
+        }
+        if to.tag_bytes == 8 {
+            self.write(16, [e, f, g, h])?;
+        }
+        self.write(12 + to.tag_bytes, to.ether_type)
     }
 }
 
@@ -95,49 +114,68 @@ impl Frame for XdpFrame {
     }
 
     #[inline(always)]
+    fn stored<const N: usize>(&self, at: u32) -> Option<[u8; N]> {
+        self.read(at)
+    }
+
+    #[inline(always)]
     fn tags(&self) -> Result<Tags, Reason> {
-        let outer = self.read(ETHER_TYPE).ok_or(Reason::Truncated)?;
-        if outer != CTAG && outer != STAG {
-            return Ok(Tags {
-                bytes: 0,
-                ids: [[0; 2]; 2],
-                ether_type: outer,
-            });
-        }
-        let (first, inner) = self.tag(ETHER_TYPE + 2)?;
-        if inner != CTAG && inner != STAG {
-            return Ok(Tags {
-                bytes: 4,
-                ids: [first, [0; 2]],
-                ether_type: inner,
-            });
-        }
-        let (second, ether_type) = self.tag(ETHER_TYPE + 6)?;
-        if ether_type == CTAG || ether_type == STAG {
-            return Err(Reason::VlanDeep);
-        }
-        Ok(Tags {
-            bytes: 8,
-            ids: [first, second],
-            ether_type,
-        })
+        stored_tags(self)
     }
 
     #[inline(always)]
-    fn set_udp_checksum(&mut self, at: u32, edited: Sum) -> Option<()> {
-        self.write(at, edited.udp_checksum())
+    fn dress(&mut self, _: &Datagram, to: &Ethernet<'_>, growth: i32) -> bool {
+        if growth != 0 && !self.grow_head(growth) {
+            return false;
+        }
+        self.write_ethernet(to).is_some()
+    }
+
+    /// Small frames of local sockets often cannot grow at the tail; then the head grows, and every
+    /// header is written anew further forward.
+    #[inline(always)]
+    fn turn_round(&mut self, datagram: &Datagram, growth: i32) -> Result<(), Reason> {
+        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5] =
+            self.read(0).ok_or(Reason::Truncated)?;
+        let macs = [s0, s1, s2, s3, s4, s5, d0, d1, d2, d3, d4, d5];
+        let tags: [u8; 8] = match datagram.tags.bytes {
+            0 => [0; 8],
+            4 => {
+                let [a, b, c, d] = self.read(12).ok_or(Reason::Truncated)?;
+                [a, b, c, d, 0, 0, 0, 0]
+            }
+            _ => self.read(12).ok_or(Reason::Truncated)?,
+        };
+        if growth != 0 && !self.grow_tail(growth) && !self.grow_head(growth) {
+            return Err(Reason::NoRoom);
+        }
+        let back = Ethernet {
+            macs: &macs,
+            tags: &tags,
+            tag_bytes: datagram.tags.bytes,
+            ether_type: datagram.tags.ether_type,
+        };
+        // Cannot fail: the frame has exactly the length of what is written.
+        self.write_ethernet(&back).ok_or(Reason::NoRoom)
     }
 
     #[inline(always)]
-    fn grow_head(&mut self, by: i32) -> bool {
-        // SAFETY: the context is this run's; every later access compares with the new bounds.
-        unsafe { bpf_xdp_adjust_head(self.ctx.ctx, -by) == 0 }
+    fn readdress_udp(
+        &mut self,
+        at: u32,
+        ports: [u8; 4],
+        change: Option<&Readdressed<'_>>,
+    ) -> Option<()> {
+        self.write(at, ports)?;
+        let Some(change) = change else {
+            return Some(());
+        };
+        self.write(at + 6, change.edited().udp_checksum())
     }
 
     #[inline(always)]
-    fn grow_tail(&mut self, by: i32) -> bool {
-        // SAFETY: as in `grow_head`.
-        unsafe { bpf_xdp_adjust_tail(self.ctx.ctx, by) == 0 }
+    fn write_udp(&mut self, at: u32, header: [u8; 8], _: Sum) -> Option<()> {
+        self.write(at, header)
     }
 
     #[inline(always)]

@@ -2,6 +2,7 @@
 //! everything away again; the story that the demo plays in it.
 
 pub mod bench;
+mod bpf;
 pub mod fixture;
 pub mod lab;
 pub mod matrix;

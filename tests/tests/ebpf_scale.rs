@@ -91,7 +91,7 @@ fn failover(fixture: &mut Fixture, last: u8) -> Result<Writes> {
 fn leaves_by(fixture: &mut Fixture, n: u32, last: u8) -> Result<()> {
     let (from, to) = ends(n);
     let frame = Udp::new(&from.to_string(), &to.to_string(), RTP).frame();
-    let outcome = fixture.run(&frame, 0);
+    let outcome = fixture.run(&frame);
     ensure!(
         outcome.reason == Some(Reason::FlowForwarded),
         "flow {n}: {outcome:?}"

@@ -17,7 +17,7 @@ use keepline_engine::{
     steer::{Delta, FlowId},
     time::Mono,
 };
-use keepline_tests::fixture::{self, FakeResolver, Fixture, flow, packet::Udp, route};
+use keepline_tests::fixture::{self, FakeResolver, Fixture, flow, hook::Hook, packet::Udp, route};
 
 const PACKETS: u32 = 4_000_000;
 const LOCAL: &str = "10.99.0.1:10000";
@@ -52,7 +52,7 @@ fn storm(
             rounds
         });
         for _ in 0..packets {
-            let (_, out) = fixture::run(ebpf, &frame, 0);
+            let (_, out) = Hook::Xdp.run(ebpf, &frame, 0);
             let key: [u8; 8] = [out[30], out[31], out[32], out[33], out[36], out[37], 0, 0];
             *seen.entry(key).or_insert(0) += 1;
         }

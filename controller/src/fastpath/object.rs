@@ -26,6 +26,9 @@ const STUB: &str = "keepline_stub";
 /// The program of segments.
 const SEGMENT: &str = "keepline_segment";
 
+/// The policy alone, in TC.
+const TWIN: &str = "keepline_tc";
+
 /// Sizes that follow from the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
@@ -126,9 +129,26 @@ pub(super) fn stub(ebpf: &mut Ebpf) -> Result<&mut Xdp, Error> {
 
 /// The program of segments.
 pub(super) fn segment(ebpf: &mut Ebpf) -> Result<&mut SchedClassifier, Error> {
-    let program = ebpf.program_mut(SEGMENT);
+    classifier(ebpf, SEGMENT)
+}
+
+/// The policy in TC: the twin of the XDP program. Loaded when it is first wanted, which must be
+/// before any map is taken out of the object.
+///
+/// # Errors
+/// [`Error::Load`] with what the kernel says.
+pub fn twin(ebpf: &mut Ebpf) -> Result<&mut SchedClassifier, Error> {
+    let twin = classifier(ebpf, TWIN)?;
+    if twin.fd().is_err() {
+        twin.load().map_err(|error| refused(&error))?;
+    }
+    Ok(twin)
+}
+
+fn classifier<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut SchedClassifier, Error> {
+    let program = ebpf.program_mut(name);
     program
-        .ok_or_else(|| Error::Load(format!("it holds no program {SEGMENT}")))?
+        .ok_or_else(|| Error::Load(format!("it holds no program {name}")))?
         .try_into()
         .map_err(|error| refused(&error))
 }

@@ -6,7 +6,7 @@
 use std::{
     collections::BTreeMap,
     io,
-    net::Ipv4Addr,
+    net::{Ipv4Addr, Ipv6Addr},
     path::{Path, PathBuf},
 };
 
@@ -57,6 +57,10 @@ pub struct Client {
     pub mac: [u8; 6],
     /// The IPv4 address it last claimed by ARP.
     pub v4: Option<Ipv4Addr>,
+    /// The IPv6 address it last spoke from in neighbour discovery.
+    pub v6: Option<Ipv6Addr>,
+    /// It said there that it is a router.
+    pub router: bool,
     /// When it was last heard, by the clock of [`words::kernel_now`], in nanoseconds.
     pub heard: u64,
 }
@@ -177,6 +181,8 @@ impl Segments {
                 clients.push(Client {
                     mac: key.0.mac,
                     v4: Some(Ipv4Addr::from(seen.0.v4)).filter(|v4| !v4.is_unspecified()),
+                    v6: Some(Ipv6Addr::from(seen.0.v6)).filter(|v6| !v6.is_unspecified()),
+                    router: seen.0.router != [0; 4],
                     heard: seen.0.heard,
                 });
             }

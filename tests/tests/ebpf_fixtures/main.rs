@@ -9,44 +9,83 @@ mod table;
 
 use std::{collections::BTreeSet, net::UdpSocket};
 
-use keepline_common::reason::{Reason, Verdict};
-use keepline_tests::fixture::{self, Fixture, flow, packet::Udp, route};
+use keepline_common::reason::Reason;
+use keepline_tests::fixture::{
+    self, Fixture, flow,
+    hook::{self, Hook},
+    packet::Udp,
+    route,
+};
 
-use crate::table::{RTP, Row, local, phone, row};
+use crate::table::{CTAG, RTP, Row, STAG, local, phone, row};
 
-const fn action(verdict: Verdict) -> u32 {
-    match verdict {
-        Verdict::Drop => 1,
-        Verdict::Pass => 2,
-        Verdict::Tx => 3,
-        Verdict::Redirect => 4,
-    }
+/// Whether the outer tag, if there is one, is among the bytes.
+fn is_tagged(frame: &[u8]) -> bool {
+    let outer = frame.get(12..14);
+    [CTAG, STAG]
+        .map(u16::to_be_bytes)
+        .iter()
+        .any(|tag| outer == Some(tag))
 }
 
-fn check(fixture: &mut Fixture, row: &Row) -> Result<(), String> {
-    let outcome = fixture.run(&row.frame, row.reserved);
-    let wanted = row.out.as_ref().unwrap_or(&row.frame);
+/// The hooks by which a row's frame can come. A frame that ends within its tag never becomes an
+/// skb with the tag apart.
+fn hooks(row: &Row) -> Vec<Hook> {
+    let tc = row.only_xdp.is_none();
+    let apart = tc && is_tagged(&row.frame) && row.frame.len() >= 18;
+    [
+        Some(Hook::Xdp),
+        tc.then_some(Hook::Tc),
+        apart.then_some(Hook::TcTagApart),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// What a row wants of a hook. A test run does not show a tag that is in the skb: one that the
+/// program puts on, or that came so and stays (on real devices: ebpf_twin.rs).
+fn wanted(row: &Row, hook: Hook) -> (Reason, Vec<u8>) {
+    let (reason, mut out) = match (&row.in_tc, hook) {
+        (Some(otherwise), Hook::Tc | Hook::TcTagApart) => (otherwise.reason, otherwise.out.clone()),
+        _ => (row.reason, row.out.clone().unwrap_or(row.frame.clone())),
+    };
+    let put_on = reason == Reason::FlowForwarded && is_tagged(&out);
+    let apart = match hook {
+        Hook::Xdp => false,
+        Hook::Tc => put_on,
+        Hook::TcTagApart => put_on || reason != Reason::FlowForwarded,
+    };
+    if apart {
+        out.drain(12..16);
+    }
+    (reason, out)
+}
+
+fn check(fixture: &mut Fixture, row: &Row, hook: Hook) -> Result<(), String> {
+    let outcome = fixture.run_at(|ebpf| hook.run(ebpf, &row.frame, row.reserved));
+    let (reason, out) = wanted(row, hook);
+    let name = format!("{} in {hook:?}", row.name);
     let hex = |frame: &[u8]| {
         frame
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect::<String>()
     };
-    if outcome.reason != Some(row.reason) {
+    if outcome.reason != Some(reason) {
         return Err(format!(
-            "{}: counted {:?}, not {:?}",
-            row.name, outcome.reason, row.reason
+            "{name}: counted {:?}, not {reason:?}",
+            outcome.reason
         ));
     }
-    if outcome.action != action(row.reason.verdict()) {
-        return Err(format!("{}: action {}", row.name, outcome.action));
+    if outcome.action != hook.action(reason.verdict()) {
+        return Err(format!("{name}: action {}", outcome.action));
     }
-    if outcome.frame != *wanted {
+    if outcome.frame != out {
         return Err(format!(
-            "{}:\n  out  {}\n  want {}",
-            row.name,
+            "{name}:\n  out  {}\n  want {}",
             hex(&outcome.frame),
-            hex(wanted)
+            hex(&out)
         ));
     }
     Ok(())
@@ -58,7 +97,7 @@ fn case_x3_x4_x8_x9_x10_x12_x16_x22_t1_t3_t4_t6_m8_every_reason_has_a_row() {
         return;
     }
     fixture::enter_namespace();
-    let mut fixture = Fixture::load(1_024, false);
+    let mut fixture = Fixture::with_twin();
     setup::listeners(&mut fixture);
     setup::flows(&mut fixture);
     let _sockets = setup::sockets();
@@ -66,15 +105,19 @@ fn case_x3_x4_x8_x9_x10_x12_x16_x22_t1_t3_t4_t6_m8_every_reason_has_a_row() {
         .into_iter()
         .flatten()
         .collect();
-    let faults: Vec<String> = rows
+    let runs: Vec<(&Row, Hook)> = rows
         .iter()
-        .filter_map(|row| check(&mut fixture, row).err())
+        .flat_map(|row| hooks(row).into_iter().map(move |hook| (row, hook)))
+        .collect();
+    let faults: Vec<String> = runs
+        .iter()
+        .filter_map(|(row, hook)| check(&mut fixture, row, *hook).err())
         .collect();
     assert!(
         faults.is_empty(),
-        "{} of {} rows:\n{}",
+        "{} of {} runs:\n{}",
         faults.len(),
-        rows.len(),
+        runs.len(),
         faults.join("\n")
     );
 
@@ -87,7 +130,27 @@ fn case_x3_x4_x8_x9_x10_x12_x16_x22_t1_t3_t4_t6_m8_every_reason_has_a_row() {
         .filter(|name| !name.starts_with("segment_"))
         .collect();
     assert!(missing.is_empty(), "reasons without a row: {missing:?}");
-    println!("{} rows, {} reasons", rows.len(), seen.len());
+    let by = |hook| runs.iter().filter(|(_, by)| *by == hook).count();
+    println!(
+        "{} rows, {} reasons; runs in XDP {}, in TC {}, in TC with the outer tag in the skb {}",
+        rows.len(),
+        seen.len(),
+        by(Hook::Xdp),
+        by(Hook::Tc),
+        by(Hook::TcTagApart)
+    );
+    for (name, otherwise) in rows
+        .iter()
+        .filter_map(|row| Some((row.name, row.in_tc.as_ref()?)))
+    {
+        println!("otherwise in TC: {name}: {}", otherwise.because);
+    }
+    for (name, why) in rows
+        .iter()
+        .filter_map(|row| Some((row.name, row.only_xdp?)))
+    {
+        println!("not in TC: {name}: {why}");
+    }
 }
 
 /// The row that needs a device which is gone.
@@ -110,7 +173,7 @@ fn a_hop_whose_device_is_gone_passes_the_original() {
     // sysfs shows the namespace it was mounted in, so the socket is asked.
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     let index = rustix::net::netdevice::name_to_index(socket, "gone0").unwrap();
-    let mut fixture = Fixture::load(1_024, false);
+    let mut fixture = Fixture::with_twin();
     let mut way = route("198.51.100.1", "198.51.100.254");
     way.ifindex = index;
     fixture.install(
@@ -125,10 +188,34 @@ fn a_hop_whose_device_is_gone_passes_the_original() {
         Some(way),
     );
     let frame = phone(10_000, RTP).frame();
-    let before = fixture.run(&frame, 0);
+    let before = fixture.run(&frame);
     assert_eq!(before.reason, Some(Reason::FlowForwarded));
     ip(&["link", "del", "gone0"]);
-    check(&mut fixture, &row("a dead device", frame, Reason::NoDevice)).unwrap();
+    let row = row("a dead device", frame, Reason::NoDevice);
+    for hook in hooks(&row) {
+        check(&mut fixture, &row, hook).unwrap();
+    }
+}
+
+/// What GRO, or a sender's UDP_SEGMENT, made one of several: the kernel takes it apart again.
+#[test]
+fn several_datagrams_in_one_skb_are_left_to_the_kernel() {
+    if fixture::cannot_run().is_some() {
+        return;
+    }
+    fixture::enter_namespace();
+    let mut fixture = Fixture::with_twin();
+    setup::flows(&mut fixture);
+    let frame = phone(10_000, RTP).frame();
+    // gso_segs and gso_size of struct __sk_buff.
+    let mut context = [0; 192];
+    let whole = fixture.run_at(|ebpf| hook::tc(ebpf, &frame, &context));
+    assert_eq!(whole.reason, Some(Reason::FlowForwarded));
+    context[164] = 2;
+    context[176] = 8;
+    let several = fixture.run_at(|ebpf| hook::tc(ebpf, &frame, &context));
+    assert_eq!(several.reason, Some(Reason::TooBig));
+    assert_eq!((several.action, &several.frame), (u32::MAX, &frame));
 }
 
 #[test]
@@ -141,13 +228,13 @@ fn another_source_is_counted_at_its_flow_and_forwarding_is_too() {
     setup::flows(&mut fixture);
     let _sockets = setup::sockets();
     for _ in 0..3 {
-        let _ = fixture.run(&phone(10_000, RTP).frame(), 0);
+        let _ = fixture.run(&phone(10_000, RTP).frame());
     }
     let foreign = Udp {
         from: "10.99.0.66:4000".parse().unwrap(),
         ..phone(10_000, RTP)
     };
-    let _ = fixture.run(&foreign.frame(), 0);
+    let _ = fixture.run(&foreign.frame());
     let rows = fixture.steer.flows().unwrap();
     let row = rows.iter().find(|row| row.local.port() == 10_000).unwrap();
     assert_eq!(

@@ -3,7 +3,18 @@
 use keepline_common::reason::Reason;
 use keepline_tests::fixture::packet::{Udp, stun};
 
-use crate::table::{CTAG, RTP, Row, STAG, becomes, forwarded, local6, phone, phone6, row};
+use crate::table::{
+    CTAG, Otherwise, RTP, Row, STAG, becomes, forwarded, local6, phone, phone6, row,
+};
+
+/// What needs room before its first byte, in TC.
+fn grown(out: Vec<u8>) -> Option<Otherwise> {
+    Some(Otherwise {
+        because: "an skb gets a larger head where a frame in XDP has what the driver left",
+        reason: Reason::FlowForwarded,
+        out,
+    })
+}
 
 /// Rows of media.
 pub(crate) fn rows() -> Vec<Row> {
@@ -180,6 +191,11 @@ pub(crate) fn rows() -> Vec<Row> {
         ),
         Row {
             reserved: 212,
+            in_tc: grown(
+                forwarded(wan, &far(17), RTP)
+                    .tagged(&[[STAG, 7], [CTAG, 8]])
+                    .frame(),
+            ),
             ..row(
                 "no headroom for two tags",
                 phone(10_007, RTP).frame(),
@@ -188,6 +204,7 @@ pub(crate) fn rows() -> Vec<Row> {
         },
         Row {
             reserved: 200,
+            in_tc: grown(forwarded(wan6, far6, RTP).frame()),
             ..row(
                 "no headroom for IPv6",
                 phone(10_010, RTP).frame(),

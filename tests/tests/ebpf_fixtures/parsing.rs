@@ -19,11 +19,14 @@ pub(crate) fn rows() -> Vec<Row> {
             edited(&sip.clone().tagged(&[[CTAG, 5]]), |f| f.truncate(16)),
             Reason::Truncated,
         ),
-        row(
-            "IPv6 cut in its header",
-            edited(&sip6, |f| f.truncate(40)),
-            Reason::Truncated,
-        ),
+        Row {
+            only_xdp: Some("the kernel makes no skb for a test run of less than an IP header"),
+            ..row(
+                "IPv6 cut in its header",
+                edited(&sip6, |f| f.truncate(40)),
+                Reason::Truncated,
+            )
+        },
         row(
             "UDP cut in its payload",
             edited(&sip, |f| f.truncate(60)),

@@ -15,8 +15,20 @@ pub(crate) struct Row {
     pub(crate) reason: Reason,
     /// `None`: as it came in.
     pub(crate) out: Option<Vec<u8>>,
-    /// Headroom taken by metadata.
+    /// Headroom taken by metadata, in XDP.
     pub(crate) reserved: u32,
+    /// What becomes of it in TC; `None`: the same.
+    pub(crate) in_tc: Option<Otherwise>,
+    /// Why it cannot be run in TC, if it cannot.
+    pub(crate) only_xdp: Option<&'static str>,
+}
+
+/// A row that cannot be the same in TC.
+pub(crate) struct Otherwise {
+    /// Why.
+    pub(crate) because: &'static str,
+    pub(crate) reason: Reason,
+    pub(crate) out: Vec<u8>,
 }
 
 pub(crate) fn row(name: &'static str, frame: Vec<u8>, reason: Reason) -> Row {
@@ -26,6 +38,8 @@ pub(crate) fn row(name: &'static str, frame: Vec<u8>, reason: Reason) -> Row {
         reason,
         out: None,
         reserved: 0,
+        in_tc: None,
+        only_xdp: None,
     }
 }
 

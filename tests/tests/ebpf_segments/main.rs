@@ -13,7 +13,10 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use keepline::fastpath::{self, words};
 use keepline_common::reason::Reason;
-use keepline_tests::{fixture::site::index, lab::wait};
+use keepline_tests::{
+    fixture::site::{index, mac},
+    lab::wait,
+};
 
 use site::{CLIENT, FAR, LIMIT, PROBE, Site, TUNNELS, arrives, reaches};
 
@@ -76,13 +79,33 @@ fn mx2_each_tunnel_has_its_stamp_and_clients_are_known_by_mac_and_address() -> R
     ensure!(other >= at);
 
     let clients = site.with(&mut segments, |segments| segments.clients("voice0"))?;
-    let line = site.client.ip("-o link show dev eth0")?;
-    let mac = |mac: [u8; 6]| mac.map(|byte| format!("{byte:02x}")).join(":");
-    ensure!(
-        clients.len() == 1 && line.contains(&mac(clients[0].mac)),
-        "{clients:?}"
-    );
+    let own = mac(&site.client, "eth0")?;
+    ensure!(clients.len() == 1 && clients[0].mac == own, "{clients:?}");
     ensure!(clients[0].v4 == Some(CLIENT.parse()?), "{clients:?}");
+    Ok(())
+}
+
+#[test]
+fn mx8_clients_are_known_by_their_ipv6_address_too() -> Result<()> {
+    let site = Site::raise()?;
+    let _fastpath = site.start()?;
+    let mut segments = site.segments()?;
+    site.join(&mut segments, 0)?;
+    let own = "fd00:50::20";
+    site.client
+        .ip(&format!("address add {own}/64 dev eth0 nodad"))?;
+    let socket = site.client.udp(&format!("[{own}]:0"))?;
+    let client = wait::until("it is known", LIMIT, || {
+        // Asks who has that address; nobody does.
+        let _ = socket.send_to(b"anybody", "[fd00:50::99]:9");
+        let clients = site.with(&mut segments, |segments| segments.clients("voice0"));
+        let mut clients = clients.ok()?.into_iter();
+        clients.find(|client| client.v6 == own.parse().ok())
+    })?;
+    ensure!(
+        client.mac == mac(&site.client, "eth0")? && !client.router,
+        "{client:?}"
+    );
     Ok(())
 }
 
