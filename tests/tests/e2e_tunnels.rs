@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use keepline_tests::lab::tunnels::{HQ, Lab, SOON, at, reaches};
-use keepline_tests::lab::{Capture, wait};
+use keepline_tests::lab::{Capture, Frame, wait};
 
 /// Short timers with the arithmetic of the long ones: asked at 1 and 2 s, down at 3 s.
 const QUICK: &str = "heartbeat_interval = \"1s\"\nidle_timeout = \"1s\"\nprobe_timeout = \"2s\"";
@@ -130,5 +130,35 @@ fn mx7_a_tunnel_that_never_answered_is_unproven_and_explained() -> Result<()> {
     let status = lab.ask(&["status"])?;
     ensure!(status["segments"][0]["active"] == "hq-a", "{status}");
     ensure!(status["tunnels"][1]["state"] == "unproven", "{status}");
+    Ok(())
+}
+
+#[test]
+fn mx8_an_ipv6_client_is_announced_behind_the_new_tunnel() -> Result<()> {
+    const OWN: &str = "fd00:9::20";
+    let lab = Lab::proven("heartbeat_interval = \"1s\"")?;
+    let client = &lab.net.client;
+    client.sysctl("net.ipv6.conf.eth0.disable_ipv6", "0")?;
+    client.ip(&format!("addr add {OWN}/64 dev eth0 nodad"))?;
+    let asked = Capture::start(&lab.net.gw, "hq0", "icmp6 and ip6[40] = 135")?;
+    let announced = Capture::start(&lab.net.gw, "hq1", "icmp6 and ip6[40] = 136")?;
+    let own: std::net::Ipv6Addr = OWN.parse()?;
+    let is_own = |frame: &Frame| frame.bytes[22..38] == own.octets();
+    // It asks who has an address, which nobody has.
+    let socket = client.udp(&format!("[{OWN}]:0"))?;
+    let question = wait::until("it was heard", SOON, || {
+        let _ = socket.send_to(b"anybody", "[fd00:9::99]:9");
+        asked.frames().ok()?.into_iter().find(|frame| is_own(frame))
+    })?;
+    lab.net.gw.ip("link set hq0 down")?;
+    let told = announced.wait_frame(0, SOON, is_own)?;
+    ensure!(
+        told.bytes[6..12] == question.bytes[6..12],
+        "not from its MAC"
+    );
+    ensure!(told.bytes[62..78] == own.octets(), "not its address");
+    // To all nodes, never routed, and what is known of it is replaced.
+    ensure!(told.bytes[..6] == [0x33, 0x33, 0, 0, 0, 1] && told.bytes[21] == 255);
+    ensure!(told.bytes[58] == 0x20, "flags {:02x}", told.bytes[58]);
     Ok(())
 }

@@ -7,7 +7,7 @@ use keepline_engine::{
     tunnel::{Carrier, State, TunnelId},
 };
 
-use super::{Tunnels, announce, carrier, routes::Routes, traffic};
+use super::{Tunnels, announce, carrier, routes::Routes};
 use crate::{config::model::Tunnel, netlink::Table};
 
 /// What is routed through a tunnel is on another device from now on.
@@ -120,11 +120,8 @@ impl Tunnels {
         };
         for (address, _) in &own.addresses {
             if let IpAddr::V4(v4) = address {
-                let client = traffic::Client {
-                    mac: device.mac,
-                    v4: Some(*v4),
-                };
-                if let Err(error) = listening.socket.send(&announce::frame(&client)) {
+                let frame = announce::arp(device.mac, Some(*v4));
+                if let Err(error) = listening.socket.send(&frame) {
                     tracing::debug!(%error, %v4, "an address was not announced");
                 }
             }

@@ -244,8 +244,9 @@ impl Tunnels {
             });
         }
         if let Some(listening) = self.sockets.get(&to) {
-            for client in traffic.clients(interface) {
-                if let Err(error) = listening.socket.send(&announce::frame(&client)) {
+            let clients = traffic.clients(interface);
+            for frame in clients.iter().flat_map(announce::frames) {
+                if let Err(error) = listening.socket.send(&frame) {
                     tracing::debug!(%error, tunnel = tunnel.name, "a client was not announced");
                 }
             }

@@ -1,6 +1,11 @@
 //! The data path below segments and tunnels, behind one trait.
 
-use std::{collections::HashMap, fs, net::Ipv4Addr, time::Duration};
+use std::{
+    collections::HashMap,
+    fs,
+    net::{Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
 
 use keepline_engine::time::Mono;
 
@@ -21,6 +26,10 @@ pub struct Client {
     pub mac: [u8; 6],
     /// Its address, where one was seen.
     pub v4: Option<Ipv4Addr>,
+    /// Its IPv6 address, where one was seen.
+    pub v6: Option<Ipv6Addr>,
+    /// It said that it is a router, which its neighbours must not forget.
+    pub router: bool,
 }
 
 /// What carries frames between client sides and tunnels.
@@ -118,6 +127,8 @@ impl Traffic for Joined {
             .map(|client| Client {
                 mac: client.mac,
                 v4: client.v4,
+                v6: client.v6,
+                router: client.router,
             })
             .collect()
     }
