@@ -34,6 +34,9 @@ pub struct Status {
     /// What outlives the daemon.
     #[serde(default)]
     pub store: Store,
+    /// What was counted of signalling since the daemon started, by name.
+    #[serde(default)]
+    pub signalling: BTreeMap<String, u64>,
 }
 
 /// A SIP listener.

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     api::Client,
-    api::model::{ApiError, FastpathInterface, Verdicts},
+    api::model::{ApiError, FastpathInterface, Status, Verdicts},
     config::{self, Config, Machine},
     fastpath::{self, Fastpath, Interface, InterfaceCounters, Mode, Options, XdpChoice},
 };
@@ -44,9 +44,13 @@ pub(super) async fn stats(global: &Global, prometheus: bool) -> Result<(), Failu
     let counters = fastpath::counters(&pin).map_err(|error| failure(&error))?;
     if prometheus {
         // What only a daemon knows is left out where none runs.
-        let tunnels = Client::new(&global.socket).get("tunnels").await;
+        let client = Client::new(&global.socket);
+        let tunnels = client.get("tunnels").await;
+        let status: Result<Status, _> = client.get("status").await;
         let told = tunnels.map(|answer| tunnels::exposition(&answer));
-        return out.text(&(exposition(&counters) + &told.unwrap_or_default()));
+        let counted = status.map(|status| signalling(&status));
+        let told = told.unwrap_or_default() + &counted.unwrap_or_default();
+        return out.text(&(exposition(&counters) + &told));
     }
     out.answer(&Stats::of(&counters), human)
 }
@@ -208,6 +212,21 @@ fn human(stats: &Stats) -> String {
         &["interface", "verdict", "reason", "packets"],
         rows.collect(),
     )
+}
+
+/// What the daemon counted of signalling, in the same format.
+fn signalling(status: &Status) -> String {
+    let mut out = String::from(
+        "# HELP keepline_signalling_total What happened to SIP messages, by counter.\n\
+         # TYPE keepline_signalling_total counter\n",
+    );
+    for (counter, count) in &status.signalling {
+        let _ = writeln!(
+            out,
+            "keepline_signalling_total{{counter=\"{counter}\"}} {count}"
+        );
+    }
+    out
 }
 
 /// The Prometheus text format, version 0.0.4.

@@ -84,6 +84,7 @@ impl Driver {
                 failing: self.store_health.failing.clone(),
                 lost: self.store_health.lost,
             },
+            signalling: render::signalling(self.gateway.counters()),
             ..model::Status::default()
         }
     }

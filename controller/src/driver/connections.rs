@@ -32,7 +32,9 @@ impl Driver {
                 self.gateway.stream_broken(now, key.0, key.1, begun, why);
             }
             Told::Opened { key, id } if self.streams.is_current(key, id) => {
+                self.streams.opened(key);
                 self.trust(now, key, None);
+                self.gateway.connection_opened(now, key.0, key.1);
             }
             Told::Failed {
                 key,

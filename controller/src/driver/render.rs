@@ -1,14 +1,14 @@
 //! From what the engine and the maps know to the JSON of the API.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     time::{Duration, UNIX_EPOCH},
 };
 
 use keepline_common::reason::{Reason, Verdict};
 use keepline_engine::{
     event::{Event, Evidence},
-    gateway::{CallView, Gateway, RegistrationView},
+    gateway::{CallView, Counters, Gateway, RegistrationView},
     health::{GroupState, GroupView, PathState, PathView},
     media::SessionId,
     net::{LinkId, Side},
@@ -287,6 +287,21 @@ fn mac(bytes: [u8; 6]) -> String {
     bytes.map(|byte| format!("{byte:02x}")).join(":")
 }
 
+/// What the engine counted, by name.
+#[must_use]
+pub(super) fn signalling(counted: Counters) -> BTreeMap<String, u64> {
+    let all = [
+        ("malformed", counted.malformed),
+        ("not_a_peer", counted.not_a_peer),
+        ("stray", counted.stray),
+        ("table_full", counted.table_full),
+        ("hunts", counted.hunts),
+        ("keepalives", counted.keepalives),
+        ("large_over_udp", counted.large_over_udp),
+    ];
+    all.map(|(name, count)| (name.to_owned(), count)).into()
+}
+
 /// The programs and their counters, summed over interfaces.
 #[must_use]
 pub(super) fn fastpath(
@@ -296,7 +311,7 @@ pub(super) fn fastpath(
     flows: u64,
 ) -> model::Fastpath {
     let mut verdicts = model::Verdicts::default();
-    let mut reasons = std::collections::BTreeMap::new();
+    let mut reasons = BTreeMap::new();
     for (index, reason) in Reason::ALL.iter().enumerate() {
         let count: u64 = counters.iter().filter_map(|of| of.packets.get(index)).sum();
         *match reason.verdict() {

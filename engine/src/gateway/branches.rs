@@ -200,14 +200,16 @@ impl Gateway {
         branch: &str,
         bytes: Vec<u8>,
     ) {
+        let way = self.way_of(now, target, &bytes);
+        let bytes = match way == target.listener {
+            true => bytes,
+            false => self.by_way(bytes, way, branch),
+        };
         let Ok(sent) = Message::parse(bytes.clone()) else {
             return self.answer(now, id, 400);
         };
-        let key = self.client_key(branch, target.listener, &sent);
-        let Some(client) = self
-            .transactions
-            .start(now, key, bytes, target.to, target.listener)
-        else {
+        let key = self.client_key(branch, way, &sent);
+        let Some(client) = self.transactions.start(now, key, bytes, target.to, way) else {
             self.counters.table_full += 1;
             return self.answer(now, id, 503);
         };
@@ -223,6 +225,7 @@ impl Gateway {
             sent: Rc::new(sent),
             to: target.to,
             listener: target.listener,
+            way,
             abandoned: false,
             provisional: false,
             cancelled: false,
@@ -233,6 +236,9 @@ impl Gateway {
         self.by_client.insert(client, (id, index));
         if let Some(health) = health {
             self.by_health.insert(health, (id, index));
+        }
+        if way != target.listener && target.side == Side::Wan {
+            self.await_offer(now, way, target.to);
         }
     }
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     media::SessionId,
-    net::{PathKey, Side},
+    net::{ListenerId, PathKey, Side},
     seal,
     sip::{self, Message, Method, originate::Draft},
     time::Now,
@@ -101,21 +101,20 @@ impl Gateway {
         let bytes = sip::cancel_for(&branch.sent);
         let name = text(branch.sent.branch().unwrap_or_default());
         // A full table costs a ringing phone that stops by itself; nothing waits for this.
-        let _ = self.originate(now, &branch, &name, bytes);
+        let _ = self.originate(now, (&branch, branch.way), &name, bytes);
     }
 
-    /// Starts a transaction of our own beside a branch.
+    /// Starts a transaction of our own beside a branch, over `way`.
     fn originate(
         &mut self,
         now: Now,
-        branch: &Branch,
+        (branch, way): (&Branch, ListenerId),
         name: &str,
         bytes: Vec<u8>,
     ) -> Option<ClientId> {
         let msg = Message::parse(bytes.clone()).ok()?;
-        let key = self.client_key(name, branch.listener, &msg);
-        self.transactions
-            .start(now, key, bytes, branch.to, branch.listener)
+        let key = self.client_key(name, way, &msg);
+        self.transactions.start(now, key, bytes, branch.to, way)
     }
 
     /// A 2xx that nobody wants: it needs its ACK, and then a BYE (RFC 3261 section 13.2.2.4).
@@ -135,7 +134,8 @@ impl Gateway {
             draft.method = Method::Bye;
             draft.cseq = draft.cseq.saturating_add(1);
             draft.branch = self.derived_branch(&branch, "bye");
-            let _ = self.originate(now, &branch, &draft.branch, draft.build());
+            let own = (&branch, branch.listener);
+            let _ = self.originate(now, own, &draft.branch, draft.build());
         }
     }
 

@@ -54,7 +54,10 @@ pub(crate) struct Branch {
     /// The request as sent: ACK, BYE and CANCEL are built from it.
     pub(crate) sent: Rc<Message>,
     pub(crate) to: SocketAddr,
+    /// The listener whose address it names.
     pub(crate) listener: ListenerId,
+    /// The listener it was sent over: another one for what is too large for a datagram.
+    pub(crate) way: ListenerId,
     /// Given up: whatever it says now is answered here and never relayed.
     pub(crate) abandoned: bool,
     /// A provisional response came: a CANCEL may be sent (RFC 3261 section 9.1).

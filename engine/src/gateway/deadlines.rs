@@ -20,6 +20,8 @@ pub(crate) enum Deadline {
     Binding(u64),
     /// A client of a stream was not answered its keepalive.
     Unserved(ListenerId, SocketAddr),
+    /// A connection that a large request was to take does not stand yet.
+    Offer(ListenerId, SocketAddr),
     /// The media of a dialog may have been silent for too long.
     Silent(u64),
     /// The subscription of a dialog was not prolonged.
@@ -40,6 +42,10 @@ impl Deadlines {
         self.clear(deadline);
         self.ordered.insert((at, deadline));
         self.at.insert(deadline, at);
+    }
+
+    pub(crate) fn is_set(&self, deadline: Deadline) -> bool {
+        self.at.contains_key(&deadline)
     }
 
     pub(crate) fn clear(&mut self, deadline: Deadline) {

@@ -37,6 +37,7 @@ mod respond;
 mod response;
 mod serving;
 mod silence;
+mod sizes;
 mod strays;
 mod streams;
 mod stun;
@@ -142,6 +143,8 @@ pub struct Counters {
     pub hunts: u64,
     /// Keepalives answered or absorbed in userspace.
     pub keepalives: u64,
+    /// Requests over 1,300 bytes that went over UDP (RFC 3261 section 18.1.1).
+    pub large_over_udp: u64,
 }
 
 /// The gateway. One value, owned by one task.
@@ -178,6 +181,10 @@ pub struct Gateway {
     draining: Option<Mono>,
     /// Connections that a frame came by, and that are not known to be gone.
     connected: HashSet<(ListenerId, SocketAddr)>,
+    /// Where else their far ends say that they listen, and which connection leads there.
+    aliased: HashMap<(ListenerId, SocketAddr), SocketAddr>,
+    /// Next hops that take no large request over a stream.
+    sizes: sizes::Sizes,
     counters: Counters,
     /// What the store was told.
     kept: persist::Kept,
@@ -235,6 +242,8 @@ impl Gateway {
             release: Release::default(),
             draining: None,
             connected: HashSet::new(),
+            aliased: HashMap::new(),
+            sizes: sizes::Sizes::default(),
             counters: Counters::default(),
             kept: persist::Kept::default(),
             clock: now,

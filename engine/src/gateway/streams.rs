@@ -6,7 +6,9 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use super::{Gateway, Output, bindings::Binding, deadlines::Deadline, in_dialog::may_be_sent_to};
+use super::{
+    Gateway, Output, bindings::Binding, deadlines::Deadline, in_dialog::may_be_sent_to, sizes::Why,
+};
 use crate::{
     net::{ListenerId, Transport},
     sip::{
@@ -108,10 +110,12 @@ impl Gateway {
         let port = via.port.unwrap_or(default_port(self.transport(listener)));
         let same = via.host_ip(msg.bytes()) == Some(from.ip().to_canonical());
         if same && port != from.port() && via.param(msg.bytes(), "alias").is_some() {
+            let of = SocketAddr::new(from.ip(), port);
+            self.aliased.insert((listener, of), from);
             self.out.push_back(Output::Alias {
                 listener,
                 peer: from,
-                of: SocketAddr::new(from.ip(), port),
+                of,
             });
         }
     }
@@ -152,8 +156,11 @@ impl Gateway {
     /// Towards a server this is evidence like an ICMP error: each request that waits there
     /// hunts, and the confirming burst starts. A phone that cannot be reached is not waited for.
     pub fn connection_failed(&mut self, now: Now, listener: ListenerId, to: SocketAddr) {
+        self.deadlines.clear(Deadline::Offer(listener, to));
         for client in self.transactions.unanswered(listener, to) {
-            self.unreached(now, client);
+            if !self.fall_back(now, client, Why::Refused) {
+                self.unreached(now, client);
+            }
         }
         self.pump(now);
     }
@@ -162,8 +169,13 @@ impl Gateway {
     /// if that cannot be opened is anybody to blame (RFC 3261 section 18.4).
     pub fn connection_lost(&mut self, now: Now, listener: ListenerId, peer: SocketAddr) {
         self.deadlines.clear(Deadline::Unserved(listener, peer));
+        self.deadlines.clear(Deadline::Offer(listener, peer));
         self.connected.remove(&(listener, peer));
-        self.transactions.connection_lost(listener, peer);
+        self.aliased
+            .retain(|(on, _), end| (*on, *end) != (listener, peer));
+        for client in self.transactions.connection_lost(listener, peer) {
+            self.fall_back(now, client, Why::Refused);
+        }
         self.pump(now);
     }
 

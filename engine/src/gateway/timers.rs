@@ -39,6 +39,7 @@ impl Gateway {
             Deadline::TimerC(id) => self.give_up(now, id, 408),
             Deadline::Binding(id) => self.binding_due(now, id),
             Deadline::Unserved(listener, peer) => self.unserved(listener, peer),
+            Deadline::Offer(listener, to) => self.offer_over(now, listener, to),
             Deadline::Silent(id) => self.silence_due(now, id),
             Deadline::Subscription(id) => self.subscription_over(now, id),
             Deadline::Learned(place) => self.learned_due(now, place),

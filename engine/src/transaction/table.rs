@@ -273,19 +273,61 @@ impl Transactions {
         ids
     }
 
-    /// A connection is gone: what waited for an answer on it is sent anew, once.
-    pub fn connection_lost(&mut self, listener: ListenerId, to: SocketAddr) {
-        for id in self.unanswered(listener, to) {
-            if let Some(held) = self.clients.get_mut(&id)
-                && held.inner.lost_connection()
-            {
-                self.output.push_back(Output::Send {
-                    listener,
-                    to,
-                    bytes: held.inner.bytes.clone(),
-                });
+    /// A connection is gone: what waited for an answer on it is sent anew, once. What was
+    /// before, and waits in vain now, is returned.
+    pub fn connection_lost(&mut self, listener: ListenerId, to: SocketAddr) -> Vec<ClientId> {
+        let mut in_vain = self.unanswered(listener, to);
+        in_vain.retain(|id| {
+            let Some(held) = self.clients.get_mut(id) else {
+                return false;
+            };
+            if !held.inner.lost_connection() {
+                return true;
             }
+            self.output.push_back(Output::Send {
+                listener,
+                to,
+                bytes: held.inner.bytes.clone(),
+            });
+            false
+        });
+        in_vain
+    }
+
+    /// Sends a request that nothing answered from another listener, under the key that its Via
+    /// now makes. `false` when there is no such request, or the key is in use.
+    pub fn send_by(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        key: ClientKey,
+        bytes: Vec<u8>,
+        listener: ListenerId,
+    ) -> bool {
+        let key = ClientKey {
+            sent_by: sent_by(&key.sent_by),
+            ..key
+        };
+        if self.client_ids.get(&key).is_some_and(|other| *other != id) {
+            return false;
         }
+        let (stream, timers) = (self.streams.contains(&listener), self.limits.timers);
+        let Some(held) = self.clients.get_mut(&id) else {
+            return false;
+        };
+        let (to, before) = (held.inner.to, held.inner.bytes.len());
+        held.inner = Client::new(now, timers, key.method, bytes.clone(), to, listener, stream);
+        self.client_ids.remove(&held.key);
+        held.key = key.clone();
+        self.client_ids.insert(key, id);
+        self.account(before, bytes.len());
+        self.output.push_back(Output::Send {
+            listener,
+            to,
+            bytes,
+        });
+        self.reschedule(AnyId::Client(id));
+        true
     }
 
     /// What is needed to cancel it; `None` while there is no provisional response (ask again

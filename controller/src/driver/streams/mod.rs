@@ -138,6 +138,8 @@ struct Connection {
     task: AbortHandle,
     /// The source that it counts for: whoever connected to us.
     source: Option<IpAddr>,
+    /// It stands: what waits can be written.
+    stands: bool,
 }
 
 /// Every listener over connections, and every connection.
@@ -301,10 +303,22 @@ impl Streams {
         self.connections.get(&key).is_some_and(|now| now.id == id)
     }
 
-    /// Ends a connection once what waits was written; `false` when there is none.
+    /// A connection that we opened stands.
+    pub(super) fn opened(&mut self, key: Key) {
+        if let Some(connection) = self.connections.get_mut(&key) {
+            connection.stands = true;
+        }
+    }
+
+    /// Ends a connection once what waits was written, or at once where it does not stand yet:
+    /// nobody expects any more what would be written then. `false` when there is none.
     pub(super) fn close(&mut self, key: Key) -> bool {
         // Its task ends when nothing can be sent to it any more.
-        self.take(key).is_some()
+        let closed = self.take(key);
+        if let Some(connection) = closed.as_ref().filter(|closed| !closed.stands) {
+            connection.task.abort();
+        }
+        closed.is_some()
     }
 
     /// What is sent to `of` may go over the connection with `peer`.
@@ -404,6 +418,7 @@ impl Streams {
             waiting,
             task: task.abort_handle(),
             source,
+            stands: source.is_some(),
         };
         self.connections.insert(key, connection);
     }
