@@ -1,7 +1,10 @@
 //! Sending a request out: one branch of a context, towards a server, a phone or along a
 //! dialog.
 
-use std::{net::SocketAddr, rc::Rc};
+use std::{
+    net::{IpAddr, SocketAddr},
+    rc::Rc,
+};
 
 use super::{
     Gateway,
@@ -74,7 +77,7 @@ impl Gateway {
             listener,
             to: server.address,
             uri,
-            routes: self.service_route(ctx),
+            routes: self.service_route(ctx, path),
             parties: None,
             path: Some(path),
         };
@@ -85,20 +88,30 @@ impl Gateway {
         Some(target)
     }
 
-    /// The Service-Route of the sender's registration (RFC 3608), unless it only names the
-    /// server that is about to be asked anyway.
-    fn service_route(&self, ctx: &Context) -> Vec<Vec<u8>> {
+    /// The Service-Route of the sender's registration (RFC 3608), without what names another
+    /// server of the group than the one that is about to be asked: a hunted request would be
+    /// sent back to the dead one.
+    fn service_route(&self, ctx: &Context, path: PathKey) -> Vec<Vec<u8>> {
         let Kind::ToGroup { aor, .. } = &ctx.kind else {
             return Vec::new();
         };
         let aor = String::from_utf8_lossy(aor);
-        self.bindings
-            .of_aor(&aor)
+        let bindings = self.bindings.of_aor(&aor).into_iter();
+        let mut bindings = bindings.filter_map(|id| self.bindings.get(id));
+        let own = bindings.find(|binding| binding.source.ip() == ctx.from.ip());
+        let routes = own.map(|binding| binding.service_route.iter());
+        let asked = self.server_address(path.server).ip();
+        let group = &self.conf.groups[usize::from(path.server.group.0)];
+        let usable = |route: &&Vec<u8>| {
+            let host = host_of(route);
+            host.is_none_or(|host| host == asked || !group.has_server(host))
+        };
+        routes
             .into_iter()
-            .filter_map(|id| self.bindings.get(id))
-            .find(|binding| binding.source.ip() == ctx.from.ip())
-            .map(|binding| binding.service_route.clone())
-            .unwrap_or_default()
+            .flatten()
+            .filter(usable)
+            .cloned()
+            .collect()
     }
 
     /// Delivers a request to a phone: to where its REGISTER came from, as a rule.
@@ -272,6 +285,13 @@ impl Gateway {
         self.health.sent(now, request, path, class, &what);
         request
     }
+}
+
+/// The host of a route, where it is an address.
+fn host_of(route: &[u8]) -> Option<IpAddr> {
+    let inside = route.split(|byte| *byte == b'<').nth(1).unwrap_or(route);
+    let inside = inside.split(|byte| *byte == b'>').next()?;
+    Uri::parse(inside)?.host_ip()
 }
 
 /// Where a body came from, and whether a NAT stands between (RFC 3261 section 18.2.1). On the
