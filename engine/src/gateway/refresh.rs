@@ -5,7 +5,7 @@
 use super::{
     Gateway,
     context::{Context, Kind},
-    dialogs::{Dialog, Party},
+    dialogs::{Dialog, Party, Phase},
     outgoing::Target,
 };
 use crate::{
@@ -37,6 +37,9 @@ impl Gateway {
 
     /// The server was found out while a request in a dialog waited for it.
     pub(super) fn server_gone(&mut self, now: Now, id: u64, dialog: u64, sender: Party) {
+        if self.is_dead_early(id, dialog) {
+            return self.answer(now, id, 481);
+        }
         match self.contexts.get(&id).map(|ctx| ctx.request.method()) {
             Some(Some(Method::Bye)) => {
                 self.answer(now, id, 200);
@@ -50,6 +53,17 @@ impl Gateway {
             Some(Some(Method::Subscribe)) => self.resubscribe(now, id, dialog),
             _ => self.answer_with(now, id, 500, &[(Name::RetryAfter, TRY_AGAIN.to_owned())]),
         }
+    }
+
+    /// Whether a PRACK or UPDATE belongs to an early dialog that died with its server: the call
+    /// goes on as another one (signalling.md section 2).
+    fn is_dead_early(&self, id: u64, dialog: u64) -> bool {
+        let method = self.contexts.get(&id).and_then(|ctx| ctx.request.method());
+        let dead = self.dialogs.get(dialog).is_none_or(|dialog| {
+            let down = dialog.path.is_some_and(|path| self.health.is_down(path));
+            dialog.phase == Phase::Early && down
+        });
+        dead && matches!(method, Some(Method::Prack | Method::Update))
     }
 
     /// Keeps what each party said and was told last in offer and answer.
