@@ -349,8 +349,8 @@ fn each_setting_out_of_bounds_has_its_place_and_hint() {
             "15:17 found a string | write a table",
         ),
         (
-            "[keepalive]\nstun = \"on\"",
-            "15:8 `keepalive.stun` is not supported in this version | remove it: the gateway sends no keepalives upstream yet",
+            "[keepalive]\nstun = \"never\"",
+            "15:8 `never` is not a value of this key | write `auto` or `on` or `off`",
         ),
         (
             "[store]\npath = \"\"",

@@ -29,6 +29,8 @@ pub struct Conf {
     pub registration: Registration,
     /// What happens when a group has no server left.
     pub survivability: Survivability,
+    /// Keepalives of our own towards softswitches (signalling.md section 8).
+    pub keepalive: Keepalive,
     /// The answer to keepalives of clients that cannot be served (signalling.md section 8).
     pub keepalive_error: bool,
     /// How long refreshes are still served while draining (signalling.md section 14).
@@ -99,6 +101,28 @@ pub struct Registration {
     pub phone_expires_stream: Duration,
     /// How long a binding stays trusted after its last 2xx from upstream.
     pub known_for: Duration,
+}
+
+/// Keepalives of our own on the flows to softswitches (EX4).
+#[derive(Debug, Clone, Copy)]
+pub struct Keepalive {
+    /// Which servers are sent STUN.
+    pub stun: Stun,
+    /// Between two of them.
+    pub interval: Duration,
+    /// How long an answer may take.
+    pub timeout: Duration,
+}
+
+/// Which servers are sent STUN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stun {
+    /// Those that answer it; the others get CRLF.
+    Auto,
+    /// Every one.
+    On,
+    /// None, and no CRLF either.
+    Off,
 }
 
 /// Survivability (EM13, EM22).

@@ -16,6 +16,49 @@ use stun_rs::{
 
 use crate::steer::Gate;
 
+/// A transaction id.
+pub type Id = [u8; 12];
+
+/// What a response says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// Of which request.
+    pub id: Id,
+    /// Our address as the server sees it; `None` where the request was refused.
+    pub mapped: Option<SocketAddr>,
+}
+
+/// A Binding request of our own.
+#[must_use]
+pub fn ask(id: Id) -> Vec<u8> {
+    [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &id].concat()
+}
+
+/// Reads a Binding response; `None` for anything else.
+#[must_use]
+pub fn told(datagram: &[u8]) -> Option<Told> {
+    let (message, length) = MessageDecoderBuilder::default()
+        .build()
+        .decode(datagram)
+        .ok()?;
+    if message.method() != BINDING || length != datagram.len() {
+        return None;
+    }
+    let mapped = message
+        .get::<XorMappedAddress>()
+        .and_then(|attribute| attribute.as_xor_mapped_address().ok())
+        .map(|address| *address.socket_address());
+    let id = *message.transaction_id().as_bytes();
+    match message.class() {
+        MessageClass::SuccessResponse => mapped.map(|at| Told {
+            id,
+            mapped: Some(at),
+        }),
+        MessageClass::ErrorResponse => Some(Told { id, mapped: None }),
+        MessageClass::Request | MessageClass::Indication => None,
+    }
+}
+
 /// Octets of a FINGERPRINT attribute, which is always the last.
 const FINGERPRINT: usize = 8;
 
@@ -175,6 +218,20 @@ mod tests {
         assert_eq!(reply[reply.len() - 8..reply.len() - 4], [0x80, 0x28, 0, 4]);
         buffer[size - 1] ^= 1;
         assert_eq!(ask(&buffer[..size], Gate::Serving), None);
+    }
+
+    #[test]
+    fn ex4_what_is_asked_is_answered_and_read_back() {
+        let id = *b"abcdefghijkl";
+        let reply = answer(&super::ask(id), FROM.parse().unwrap(), Gate::Serving).unwrap();
+        let mapped = Some(FROM.parse().unwrap());
+        assert_eq!(told(&reply), Some(Told { id, mapped }));
+        let refused = answer(&super::ask(id), FROM.parse().unwrap(), Gate::Error).unwrap();
+        assert_eq!(told(&refused), Some(Told { id, mapped: None }));
+        assert_eq!(told(&super::ask(id)), None);
+        for size in 0..reply.len() {
+            assert_eq!(told(&reply[..size]), None);
+        }
     }
 
     #[test]

@@ -365,13 +365,30 @@ pub enum SurvivabilityPolicy {
     OpenLan,
 }
 
-/// `[keepalive]`: keepalives from clients (signalling.md section 8).
+/// `[keepalive]`: keepalives to softswitches, and from clients (signalling.md section 8).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keepalive {
+    /// Which softswitches are sent STUN.
+    pub stun: Stun,
+    /// Between two keepalives to a softswitch.
+    pub interval: Duration,
+    /// How long its answer may take.
+    pub timeout: Duration,
     /// What clients hear while their path is down.
     pub on_path_down: OnPathDown,
     /// Over how long a negative is spread.
     pub gate_spread: Duration,
+}
+
+/// `keepalive.stun`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stun {
+    /// Those that answer it; the others get CRLF.
+    Auto,
+    /// Every one.
+    On,
+    /// None, and no CRLF either.
+    Off,
 }
 
 /// `keepalive.on_path_down`.

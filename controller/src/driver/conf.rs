@@ -82,6 +82,15 @@ pub(super) fn engine(
             last_digits: config.survivability.last_digits.clone(),
             recovery_register_rate: config.survivability.recovery_register_rate,
         },
+        keepalive: conf::Keepalive {
+            stun: match config.keepalive.stun {
+                model::Stun::Auto => conf::Stun::Auto,
+                model::Stun::On => conf::Stun::On,
+                model::Stun::Off => conf::Stun::Off,
+            },
+            interval: config.keepalive.interval,
+            timeout: config.keepalive.timeout,
+        },
         keepalive_error: config.keepalive.on_path_down == model::OnPathDown::Error,
         drain_grace: config.gateway.drain_grace,
         media: MediaConf {

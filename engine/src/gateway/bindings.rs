@@ -53,7 +53,8 @@ pub(crate) struct Binding {
     pub(crate) phone_until: Mono,
     /// The next refresh goes upstream whatever the clock says.
     pub(crate) due: bool,
-    /// When upstream last challenged it: the answer to that is never held back.
+    /// When upstream last challenged it, or its connection was closed to bring it: the REGISTER
+    /// that answers is never held back.
     pub(crate) challenged: Option<Mono>,
     /// Route for later requests (RFC 3608), hidden from the phone.
     pub(crate) service_route: Vec<Vec<u8>>,

@@ -5,7 +5,10 @@ use std::{
     net::SocketAddr,
 };
 
-use crate::{net::ListenerId, time::Mono};
+use crate::{
+    net::{ListenerId, PathKey},
+    time::Mono,
+};
 
 /// What is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,6 +25,10 @@ pub(crate) enum Deadline {
     Unserved(ListenerId, SocketAddr),
     /// A connection that a large request was to take does not stand yet.
     Offer(ListenerId, SocketAddr),
+    /// Phones on streams shall register anew.
+    Bring,
+    /// A flow to a server needs its next keepalive, or that one its next step.
+    Keepalive(PathKey),
     /// The media of a dialog may have been silent for too long.
     Silent(u64),
     /// The subscription of a dialog was not prolonged.

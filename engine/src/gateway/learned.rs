@@ -92,6 +92,7 @@ impl Gateway {
         }
         self.topology = super::topology::Topology::new(&self.conf);
         self.health.put_group(now, id, health);
+        self.keep_alive(now, id);
         self.deadlines
             .set(Deadline::Learned(place), now.mono + UNUSED);
         Some(id)

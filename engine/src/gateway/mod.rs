@@ -10,6 +10,7 @@
 mod bindings;
 mod bodies;
 mod branches;
+mod bring;
 mod calls;
 mod cancel;
 mod context;
@@ -48,6 +49,7 @@ mod targets;
 mod timers;
 mod topology;
 mod unanswered;
+mod upstream;
 mod views;
 mod words;
 
@@ -76,7 +78,7 @@ use crate::{
     event::Event,
     health::{Health, ProbeId, RequestId},
     media::Media,
-    net::{LinkId, ListenerId, Side},
+    net::{GroupId, LinkId, ListenerId, Side},
     rng::Rng,
     steer::{Delta, FlowId, Gate},
     time::{Mono, Now},
@@ -177,6 +179,10 @@ pub struct Gateway {
     refusals: refusals::Refusals,
     /// Paces due registrations after a return.
     release: Release,
+    /// Phones on streams that shall register anew.
+    bring: bring::Bring,
+    /// Keepalives of our own.
+    upstream: upstream::Flows,
     /// Set while draining (signalling.md section 14).
     draining: Option<Mono>,
     /// Connections that a frame came by, and that are not known to be gone.
@@ -240,6 +246,8 @@ impl Gateway {
             learned: learned::Learned::behind(conf.groups.len()),
             refusals: refusals::Refusals::default(),
             release: Release::default(),
+            bring: bring::Bring::default(),
+            upstream: upstream::Flows::default(),
             draining: None,
             connected: HashSet::new(),
             aliased: HashMap::new(),
@@ -252,6 +260,9 @@ impl Gateway {
             out: VecDeque::new(),
             conf,
         };
+        for group in (0..).take(gateway.conf.groups.len()) {
+            gateway.keep_alive(now, GroupId(group));
+        }
         gateway.pump(now);
         gateway
     }

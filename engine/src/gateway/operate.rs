@@ -87,14 +87,14 @@ impl Gateway {
             ),
         };
         self.health.switch(now, id, to);
-        self.all_due(id);
+        self.all_due(now, id);
         self.pump(now);
         Ok(())
     }
 
     /// Every binding of a group goes upstream at its next refresh.
-    pub(super) fn all_due(&mut self, group: GroupId) {
-        self.bindings.mark_due(|binding| binding.group == group);
+    pub(super) fn all_due(&mut self, now: Now, group: GroupId) {
+        self.call_in(now, |binding| binding.group == group);
     }
 
     /// A server by its URI as configured, or by its address.

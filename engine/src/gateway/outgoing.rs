@@ -8,6 +8,7 @@ use super::{
     topology::{self, Sight},
 };
 use crate::{
+    conf::Stun,
     net::{ListenerId, PathKey, Side, Transport},
     seal,
     sip::{Edit, Message, Method, Name, NameAddr, Span, Uri},
@@ -90,7 +91,12 @@ impl Gateway {
             edit.replace(uri, &target.uri);
         }
         edit.remove_all(Name::Via);
-        edit.push_front(Name::Via, self.via(target.listener, branch));
+        let keep = match msg.method() {
+            // We take keepalives of a registrar's (RFC 6223 section 4.2).
+            Some(Method::Register) if self.conf.keepalive.stun != Stun::Off => ";keep",
+            _ => "",
+        };
+        edit.push_front(Name::Via, self.via(target.listener, branch) + keep);
         match msg.header(Name::MaxForwards) {
             Some(span) => {
                 let left = msg.max_forwards().unwrap_or(70).saturating_sub(1);

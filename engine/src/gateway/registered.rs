@@ -28,6 +28,7 @@ impl Gateway {
             return;
         };
         let at = ctx.branches[index].listener;
+        self.flow_shown(path, msg);
         for old in self.superseded(register) {
             self.forget_binding(old);
         }

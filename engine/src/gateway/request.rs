@@ -20,7 +20,7 @@ impl Gateway {
     pub fn datagram(&mut self, now: Now, listener: ListenerId, from: SocketAddr, bytes: Vec<u8>) {
         match sip::classify(&bytes) {
             Datagram::Keepalive => self.counters.keepalives += 1,
-            Datagram::Stun => self.stun(listener, from, &bytes),
+            Datagram::Stun => self.stun(now, listener, from, &bytes),
             Datagram::Sip => self.message(now, listener, from, bytes),
         }
         self.pump(now);

@@ -37,9 +37,13 @@ impl Gateway {
             Frame::Ping => self.ping(now, listener, from, |gate| {
                 (gate == Gate::Serving).then(|| PONG.to_vec())
             }),
-            Frame::Stun(bytes) => {
-                self.ping(now, listener, from, |gate| stun::answer(&bytes, from, gate))
-            }
+            Frame::Stun(bytes) => match stun::told(&bytes) {
+                Some(told) => {
+                    self.counters.keepalives += 1;
+                    self.stun_told(now, listener, from, &told);
+                }
+                None => self.ping(now, listener, from, |gate| stun::answer(&bytes, from, gate)),
+            },
         }
         self.pump(now);
     }

@@ -9,11 +9,15 @@ use crate::{
     net::{GroupId, ListenerId},
     steer::{Delta, Gate, GateId},
     stun,
+    time::Now,
 };
 
 impl Gateway {
-    pub(super) fn stun(&mut self, listener: ListenerId, from: SocketAddr, bytes: &[u8]) {
+    pub(super) fn stun(&mut self, now: Now, listener: ListenerId, from: SocketAddr, bytes: &[u8]) {
         self.counters.keepalives += 1;
+        if let Some(told) = stun::told(bytes) {
+            return self.stun_told(now, listener, from, &told);
+        }
         let gate = self.gate_of(listener, from);
         if let Some(answer) = stun::answer(bytes, from, gate) {
             self.send(listener, from, answer);
@@ -21,13 +25,13 @@ impl Gateway {
     }
 
     /// A group's state changed: its clients are told so from now on.
-    pub(super) fn gate(&mut self, group: GroupId, state: GroupState) {
+    pub(super) fn gate(&mut self, now: Now, group: GroupId, state: GroupState) {
         let alone = matches!(state, GroupState::Survivability);
         if let Some(before) = self.alone.get_mut(usize::from(group.0))
             && std::mem::replace(before, alone)
             && !alone
         {
-            self.all_due(group);
+            self.all_due(now, group);
         }
         let state = self.gate_for(state);
         if let Some(gate) = self.gates.get_mut(usize::from(group.0)) {

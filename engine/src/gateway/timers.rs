@@ -40,6 +40,8 @@ impl Gateway {
             Deadline::Binding(id) => self.binding_due(now, id),
             Deadline::Unserved(listener, peer) => self.unserved(listener, peer),
             Deadline::Offer(listener, to) => self.offer_over(now, listener, to),
+            Deadline::Bring => self.bring_due(now),
+            Deadline::Keepalive(path) => self.keep_alive_due(now, path),
             Deadline::Silent(id) => self.silence_due(now, id),
             Deadline::Subscription(id) => self.subscription_over(now, id),
             Deadline::Learned(place) => self.learned_due(now, place),
@@ -191,10 +193,10 @@ impl Gateway {
                 }
             }
             health::Output::Event(event) => self.out.push_back(Output::Event(event)),
-            health::Output::Group { group, state } => self.gate(group, state),
+            health::Output::Group { group, state } => self.gate(now, group, state),
             health::Output::ServerDown { path } => {
                 self.note_trouble(now, path.link);
-                self.server_down(path);
+                self.server_down(now, path);
                 self.cancel_ringing_of(now, path);
             }
             health::Output::ServerUp { path, .. } => self.note_trouble(now, path.link),
@@ -253,8 +255,7 @@ impl Gateway {
     }
 
     /// Every binding of a dead server is due: its phone's next refresh finds another one.
-    fn server_down(&mut self, path: PathKey) {
-        self.bindings
-            .mark_due(|binding| binding.server == path.server);
+    fn server_down(&mut self, now: Now, path: PathKey) {
+        self.call_in(now, |binding| binding.server == path.server);
     }
 }

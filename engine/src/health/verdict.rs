@@ -87,6 +87,13 @@ impl Health {
             .for_each(|other| self.start_burst(now, other, Cause::Readiness));
     }
 
+    /// A server that answers STUN left a keepalive unanswered for `limit`. That alone is no verdict:
+    /// a burst asks whether SIP is answered.
+    pub fn keepalive_missed(&mut self, now: Now, path: PathKey, limit: Duration) {
+        self.note(now, path, format!("STUN unanswered for {}", seconds(limit)));
+        self.suspect(now, path, Cause::Soft, "keepalive_unanswered");
+    }
+
     /// Anything at all arrived from the server over this link. It ends the suspicion of
     /// silence, but neither a down state nor the suspicion of serving badly.
     pub(super) fn alive(&mut self, now: Now, key: PathKey, rule: &'static str) {

@@ -109,6 +109,8 @@ pub enum Name {
     RemotePartyId,
     /// `Reason`.
     Reason,
+    /// `Flow-Timer`.
+    FlowTimer,
     /// `Subject`, `s` for short.
     Subject,
     /// `Content-Encoding`, `e` for short.
@@ -118,7 +120,7 @@ pub enum Name {
 }
 
 /// Name, long form, compact form.
-const TABLE: [(Name, &str, Option<u8>); 54] = [
+const TABLE: [(Name, &str, Option<u8>); 55] = [
     (Name::Via, "Via", Some(b'v')),
     (Name::From, "From", Some(b'f')),
     (Name::To, "To", Some(b't')),
@@ -171,6 +173,7 @@ const TABLE: [(Name, &str, Option<u8>); 54] = [
     (Name::PCalledPartyId, "P-Called-Party-ID", None),
     (Name::RemotePartyId, "Remote-Party-ID", None),
     (Name::Reason, "Reason", None),
+    (Name::FlowTimer, "Flow-Timer", None),
     (Name::Subject, "Subject", Some(b's')),
     (Name::ContentEncoding, "Content-Encoding", Some(b'e')),
 ];

@@ -9,7 +9,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use keepline_engine::{
-    conf::{Accept, Conf, Group, Mode, Policy, Registration, Survivability},
+    conf::{Accept, Conf, Group, Keepalive, Mode, Policy, Registration, Stun, Survivability},
     event::Event,
     gateway::{Gateway, Output, Records},
     health::{GroupConf, ServerConf},
@@ -67,6 +67,10 @@ pub struct World {
     pub everything: Vec<SocketAddr>,
     /// To whom a CRLF went: the answer to a ping in a stream.
     pub pongs: Vec<SocketAddr>,
+    /// To whom a double CRLF went, and when.
+    pub pings: Vec<(SocketAddr, Mono)>,
+    /// Binding requests: to whom, when, and the bytes.
+    pub stuns: Vec<(SocketAddr, Mono, Vec<u8>)>,
     /// Whose connections were closed.
     pub closed: Vec<SocketAddr>,
     /// Which connection may be used for which address.
@@ -140,6 +144,11 @@ pub fn conf() -> Conf {
             last_digits: vec![3],
             recovery_register_rate: 50,
         },
+        keepalive: Keepalive {
+            stun: Stun::Off,
+            interval: Duration::from_secs(30),
+            timeout: Duration::from_secs(3),
+        },
         keepalive_error: false,
         drain_grace: Duration::from_secs(60),
         media: MediaConf {
@@ -173,6 +182,8 @@ impl World {
             written: 0,
             everything: Vec::new(),
             pongs: Vec::new(),
+            pings: Vec::new(),
+            stuns: Vec::new(),
             closed: Vec::new(),
             aliases: Vec::new(),
             asked: Vec::new(),
@@ -209,6 +220,8 @@ impl World {
             written: 0,
             everything: Vec::new(),
             pongs: Vec::new(),
+            pings: Vec::new(),
+            stuns: Vec::new(),
             closed: Vec::new(),
             aliases: Vec::new(),
             asked: Vec::new(),
@@ -242,6 +255,12 @@ impl World {
         while let Some(output) = self.gateway.poll_output() {
             match output {
                 Output::Send { to, bytes, .. } if bytes == b"\r\n" => self.pongs.push(to),
+                Output::Send { to, bytes, .. } if bytes == b"\r\n\r\n" => {
+                    self.pings.push((to, self.now.mono));
+                }
+                Output::Send { to, bytes, .. } if bytes.starts_with(&[0, 1]) => {
+                    self.stuns.push((to, self.now.mono, bytes));
+                }
                 Output::Close { peer, .. } => self.closed.push(peer),
                 Output::Alias { peer, of, .. } => self.aliases.push((peer, of)),
                 Output::Send {

@@ -61,6 +61,9 @@ impl Softswitch {
         if digest {
             launch = launch.args(["-A", "WITH_DIGEST"]);
         }
+        if branch.cell().outside(format!("{folder}/stun")).exists() {
+            launch = launch.args(["-A", "WITH_STUN"]);
+        }
         let process = node.start(&launch)?;
         answers(node, SOFTSWITCHES[index], domain)
             .with_context(|| format!("kamailio printed:\n{}", process.tail()))?;
@@ -70,6 +73,15 @@ impl Softswitch {
             domain: domain.to_owned(),
             process,
         })
+    }
+
+    /// Lets the one with this index answer STUN too, from its next start on.
+    ///
+    /// # Errors
+    /// When that cannot be written down.
+    pub fn speaks_stun(branch: &Branch, index: usize) -> Result<()> {
+        let mark = format!("/run/ss{}/stun", index + 1);
+        branch.cell().write(mark, "")
     }
 
     /// `kill -9`: its ports answer with ICMP from now on.

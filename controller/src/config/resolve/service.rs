@@ -9,7 +9,7 @@ use super::{
         fault::Fault,
         model::{
             Api, Fastpath, Gateway, Guard, Ice, Keepalive, Learn, Media, Mode, OnPathDown,
-            Registration, Role, Store, Survivability, SurvivabilityPolicy,
+            Registration, Role, Store, Stun, Survivability, SurvivabilityPolicy,
         },
         section::Section,
         text::{Ports, Rate},
@@ -90,13 +90,16 @@ pub(super) fn survivability(mut section: Section<'_>) -> Survivability {
 }
 
 pub(super) fn keepalive(mut section: Section<'_>) -> Keepalive {
-    for key in ["stun", "interval", "timeout"] {
-        section.not_yet(
-            key,
-            "remove it: the gateway sends no keepalives upstream yet",
-        );
-    }
+    let interval = section.ranged("interval", s(30), s(1)..=s(3600));
+    let limit = interval.min(s(32));
     let keepalive = Keepalive {
+        stun: section.get("stun", Stun::Auto),
+        interval,
+        timeout: section.ranged(
+            "timeout",
+            limit.min(s(3)),
+            Duration::from_millis(100)..=limit,
+        ),
         on_path_down: section.get("on_path_down", OnPathDown::Silent),
         gate_spread: section.ranged("gate_spread", s(5), s(0)..=s(60)),
     };
