@@ -15,13 +15,17 @@ pub struct FlowId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GateId(pub u16);
 
-/// What a flow carries: decides whether RTP arithmetic applies.
+/// What a flow carries: decides whether RTP arithmetic applies, and what is forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FlowKind {
     /// RTP, possibly with RTCP multiplexed (RFC 5761).
     Rtp,
     /// RTCP on a port of its own.
     Rtcp,
+    /// RTP or RTCP with the connectivity checks of ICE on the same port (RFC 8445).
+    Checked,
+    /// A fax: its datagrams begin with a counter, so with any byte there is (ITU-T T.38 clause 9).
+    Udptl,
 }
 
 /// One direction of an anchored stream: datagrams from `source` to `local` leave from
@@ -31,7 +35,7 @@ pub enum FlowKind {
 pub struct Flow {
     /// Stable over changes of the flow.
     pub id: FlowId,
-    /// RTP or RTCP.
+    /// What it carries.
     pub kind: FlowKind,
     /// The link the datagrams arrive on.
     pub ingress: LinkId,

@@ -327,6 +327,8 @@ pub struct Call {
     pub started: String,
     /// One per side.
     pub legs: Vec<Leg>,
+    /// False where `ice = "pass"` let the parties find their own way for media.
+    pub anchored: bool,
     /// As measured in the data path.
     pub quality: Quality,
 }

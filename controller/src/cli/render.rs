@@ -181,12 +181,17 @@ pub(super) fn calls(answer: &Calls) -> String {
         let legs: Vec<String> = call
             .legs
             .iter()
+            .filter(|_| call.anchored)
             .map(|leg| format!("{} {} ↔ {}", leg.interface, leg.local, leg.remote))
             .collect();
+        let media = match call.anchored {
+            true => legs.join("\n"),
+            false => "not anchored".to_owned(),
+        };
         let quality = quality(&call.quality);
         let mut row = cells([&call.id, &call.from, &call.to, &call.via]);
         row.push(state(&call.state));
-        row.extend(cells([&call.started, &legs.join("\n"), &quality]));
+        row.extend(cells([&call.started, &media, &quality]));
         row
     });
     table(

@@ -104,4 +104,4 @@ keywords!(Learn { "once" => Once, "never" => Never } later []);
 keywords!(ClientCertificates {
     "off" => Off, "optional" => Optional, "required" => Required,
 } later []);
-keywords!(Ice { "strip" => Strip } later ["relay", "pass"]);
+keywords!(Ice { "strip" => Strip, "relay" => Relay, "pass" => Pass } later []);

@@ -427,6 +427,10 @@ pub enum Learn {
 pub enum Ice {
     /// All ICE attributes are taken out.
     Strip,
+    /// One candidate of the gateway stands for all; checks are relayed.
+    Relay,
+    /// Descriptions with ICE pass as they are, and their media is not anchored.
+    Pass,
 }
 
 /// `[fastpath]`.

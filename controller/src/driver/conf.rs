@@ -101,6 +101,8 @@ pub(super) fn engine(
             },
             ice: match config.media.ice {
                 model::Ice::Strip => Ice::Strip,
+                model::Ice::Relay => Ice::Relay,
+                model::Ice::Pass => Ice::Pass,
             },
             timeout: config.media.timeout,
             seed,

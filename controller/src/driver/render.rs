@@ -180,6 +180,7 @@ pub(super) fn call(gateway: &Gateway, view: CallView) -> model::Call {
     model::Call {
         id: view.id.to_string(),
         legs: legs(gateway, &view),
+        anchored: !(view.media.as_ref()).is_some_and(|media| media.passed),
         call_id: view.call_id,
         state: view.state.to_owned(),
         from: view.from,

@@ -14,7 +14,7 @@ use keepline_common::{
 };
 use keepline_engine::{
     net::LinkId,
-    steer::{Flow, FlowId},
+    steer::{Flow, FlowId, FlowKind},
     time::Mono,
 };
 
@@ -359,7 +359,17 @@ fn plan_of(flow: &Flow, place: LinkPlace, address_slot: u32, group: u32) -> Plan
         to_port: flow.to.port().to_be_bytes(),
         from_port: flow.from_port.to_be_bytes(),
         vlan: place.vlan.map(u16::to_be_bytes),
-        // Encrypted media is set up in its own stream; what is neither goes to the port's socket.
-        classes: Class::Rtp as u32 | Class::Dtls as u32,
+        classes: classes(flow.kind),
+    }
+}
+
+/// What XDP forwards of a flow: encrypted media is set up in its own stream; what is neither goes
+/// to the port's socket. ICE asks on the port itself, and a fax begins with any byte.
+fn classes(kind: FlowKind) -> u32 {
+    let media = Class::Rtp as u32 | Class::Dtls as u32;
+    match kind {
+        FlowKind::Rtp | FlowKind::Rtcp => media,
+        FlowKind::Checked => media | Class::Stun as u32,
+        FlowKind::Udptl => media | Class::Stun as u32 | Class::Other as u32,
     }
 }

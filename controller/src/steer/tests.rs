@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, io};
 
+use keepline_common::classify::Class;
 use keepline_common::record::{
     Address, ClientKey, FlowState, Hop, Listener, ListenerKey, Plan, PlanWord,
 };
@@ -220,13 +221,19 @@ const ONE_STORE: Writes = Writes {
     devices: 0,
 };
 
-/// The MAC address that a flow's datagrams leave for, by the maps alone.
-fn sent_to(steer: &Steer<Memory, Routes>, flow: &Flow) -> [u8; 6] {
+/// What the word of a flow's port leads to.
+fn plan_of(steer: &Steer<Memory, Routes>, flow: &Flow) -> Plan {
     let tables = steer.tables();
     let slot = tables.addresses[&bytes::address(flow.local.ip())];
     let index = slot * PORTS + u32::from(flow.local.port() - FIRST);
     let word = PlanWord::unpack(tables.media(index)).expect("a plan");
-    let hop = tables.hops[&tables.group(tables.plans[&word.slot].group)];
+    tables.plans[&word.slot]
+}
+
+/// The MAC address that a flow's datagrams leave for, by the maps alone.
+fn sent_to(steer: &Steer<Memory, Routes>, flow: &Flow) -> [u8; 6] {
+    let tables = steer.tables();
+    let hop = tables.hops[&tables.group(plan_of(steer, flow).group)];
     let [a, b, c, d, e, f, ..] = hop.macs;
     [a, b, c, d, e, f]
 }
@@ -254,6 +261,25 @@ fn kl1_a_route_by_a_second_router_is_one_hop_and_one_store_with_1_and_with_100_0
         });
         assert_eq!(writes, ONE_STORE, "with {count} flows");
         assert_eq!(sent_to(&steer, &flow(0)), [2, 0, 0, 0, 9, 252]);
+    }
+}
+
+#[test]
+fn what_is_forwarded_depends_on_what_a_flow_carries() {
+    let mut steer = with_flows(1);
+    let forwarded = |steer: &Steer<Memory, Routes>, first| {
+        Class::of(first).is_in(plan_of(steer, &flow(0)).classes)
+    };
+    // RTP, DTLS; STUN, none of them.
+    let seen = |steer: &Steer<Memory, Routes>| [0x80, 22, 0, 0xff].map(|b| forwarded(steer, b));
+    assert_eq!(seen(&steer), [true, true, false, false]);
+    for (kind, forwarded) in [
+        (FlowKind::Checked, [true, true, true, false]),
+        (FlowKind::Udptl, [true; 4]),
+    ] {
+        let other = Flow { kind, ..flow(0) };
+        steer.apply(&Delta::FlowSet(other), at(1)).unwrap();
+        assert_eq!(seen(&steer), forwarded, "{kind:?}");
     }
 }
 

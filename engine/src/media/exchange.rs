@@ -8,7 +8,7 @@ use super::{
     session::{Body, Exchange, Part, Slot, Stream},
 };
 use crate::{
-    sdp::{Host, Origin, Rewrite, Sdp, StreamOut},
+    sdp::{Host, Ice, Origin, Rewrite, Sdp, StreamOut},
     steer::Delta,
     time::Now,
 };
@@ -37,6 +37,9 @@ impl Media {
         let sdp = Sdp::parse(body)?;
         if sdp.streams().len() < state.streams.len() {
             return Err(Refused::Mismatch);
+        }
+        if self.conf.ice == Ice::Pass && sdp.has_ice() {
+            return Ok(self.pass_offer(session, from, signalled, &sdp, body));
         }
         let remotes = self.read(session, from, signalled, &sdp)?;
         self.take_ports(now, session, &sdp, &remotes)?;
@@ -89,6 +92,9 @@ impl Media {
         if sdp.streams().len() != offered.len() {
             return Err(Refused::Mismatch);
         }
+        if open.is_passed() {
+            return Ok(self.pass_answer(now, session, signalled, body));
+        }
         let answered = self.read(session, from, signalled, &sdp)?;
         // Used only where both sides use it.
         let both: Vec<_> = offered
@@ -97,6 +103,7 @@ impl Media {
             .map(|(o, a)| o.as_ref().and(a.as_ref()).copied())
             .collect();
         let went = self.render(session, from.other(), &sdp, signalled, &both)?;
+        self.take_kinds(session, &sdp);
         self.agree(now, session, from.other(), &offered, &answered);
         self.changed.insert(session);
         let answer = Body {
@@ -138,6 +145,48 @@ impl Media {
         if let Some(state) = self.sessions.get_mut(&session) {
             state.streams.truncate(agreed);
         }
+    }
+
+    /// An offer with ICE goes on as it is: the parties find their own way ([`Ice::Pass`]).
+    fn pass_offer(
+        &mut self,
+        session: SessionId,
+        from: Leg,
+        signalled: Signalled,
+        sdp: &Sdp<'_>,
+        body: &[u8],
+    ) -> Vec<u8> {
+        let exchange = Exchange {
+            from,
+            offer: Body::passed(signalled, body),
+            remotes: vec![None; sdp.streams().len()],
+            answer: None,
+        };
+        self.changed.insert(session);
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.exchange = Some(exchange);
+        }
+        body.to_vec()
+    }
+
+    /// So does its answer, and what was anchored before is no more.
+    fn pass_answer(
+        &mut self,
+        now: Now,
+        session: SessionId,
+        signalled: Signalled,
+        body: &[u8],
+    ) -> Vec<u8> {
+        let anchored = self.sessions.get(&session).map_or(0, |s| s.streams.len());
+        (0..anchored).for_each(|stream| self.free_stream(now, session, stream));
+        self.changed.insert(session);
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.streams.clear();
+            if let Some(open) = &mut state.exchange {
+                open.answer = Some(Body::passed(signalled, body));
+            }
+        }
+        body.to_vec()
     }
 
     /// What a body says of its sender's streams.
@@ -294,6 +343,17 @@ impl Media {
             (side.origin, side.sent) = (origin, Some(said));
         }
         Ok(body)
+    }
+
+    /// A stream may become another kind, as a call that turns out to be a fax (RFC 3264 section
+    /// 8.3.3).
+    fn take_kinds(&mut self, session: SessionId, sdp: &Sdp<'_>) {
+        let Some(state) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        for (stream, described) in state.streams.iter_mut().zip(sdp.streams()) {
+            stream.media.clone_from(&described.media);
+        }
     }
 
     /// Both parties have spoken: their streams are in force.

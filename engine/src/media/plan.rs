@@ -9,7 +9,8 @@ use super::{
 };
 use crate::{
     net::LinkId,
-    steer::{Delta, Flow, FlowId},
+    sdp::Ice,
+    steer::{Delta, Flow, FlowId, FlowKind},
     time::Now,
 };
 
@@ -148,9 +149,10 @@ impl Media {
     /// The flow of packets that arrive at this port, if they may and can be forwarded.
     fn flow(&self, slot: Slot) -> Option<Flow> {
         let stream = self.sessions.get(&slot.session)?.streams.get(slot.stream)?;
-        if stream.disabled || (stream.mux && slot.part == Part::Rtcp) {
-            return None;
-        }
+        let kind = match stream.kind(slot.part)? {
+            FlowKind::Rtp | FlowKind::Rtcp if self.conf.ice == Ice::Relay => FlowKind::Checked,
+            kind => kind,
+        };
         let end = &stream.ends[slot.leg as usize];
         let source = end.source(slot.part).accepted()?;
         if self.is_ours(source.ip()) {
@@ -161,7 +163,7 @@ impl Media {
         let egress = self.link_of(sink)?;
         Some(Flow {
             id: self.flow_id(slot)?,
-            kind: slot.part.kind(),
+            kind,
             ingress,
             local: self.local(ingress, slot.part.of(end.port?))?,
             source,

@@ -95,16 +95,41 @@ impl Part {
             Self::Rtcp => pair | 1,
         }
     }
+}
 
-    pub(super) fn kind(self) -> FlowKind {
-        match self {
-            Self::Rtp => FlowKind::Rtp,
-            Self::Rtcp => FlowKind::Rtcp,
+impl Stream {
+    fn is_fax(&self) -> bool {
+        self.media == "image"
+    }
+
+    /// What arrives at a port of it; `None`: nothing does.
+    pub(super) fn kind(&self, part: Part) -> Option<FlowKind> {
+        match part {
+            _ if self.disabled => None,
+            Part::Rtp if self.is_fax() => Some(FlowKind::Udptl),
+            Part::Rtp => Some(FlowKind::Rtp),
+            Part::Rtcp => (!self.mux && !self.is_fax()).then_some(FlowKind::Rtcp),
         }
     }
 }
 
+impl Exchange {
+    /// The bodies go on as they come; one that is anchored has another origin at least.
+    pub(super) fn is_passed(&self) -> bool {
+        self.offer.came == self.offer.went
+    }
+}
+
 impl Body {
+    /// One that goes on as it came.
+    pub(super) fn passed(signalled: Signalled, body: &[u8]) -> Self {
+        Self {
+            signalled,
+            came: body.to_vec(),
+            went: body.to_vec(),
+        }
+    }
+
     /// The same message again, or the same offer to another server.
     pub(super) fn is(&self, signalled: Signalled, came: &[u8]) -> bool {
         self.signalled == signalled && self.came == came
@@ -175,7 +200,7 @@ impl super::Media {
         };
         let streams: Vec<&Stream> = self.one_call(session).flat_map(|s| &s.streams).collect();
         let mut live = streams.into_iter().filter(live).peekable();
-        live.peek().is_none() || live.any(|stream| stream.media == "image" || held(stream))
+        live.peek().is_none() || live.any(|stream| stream.is_fax() || held(stream))
     }
 
     /// The flows that are in force of a session, and of those that are the same call: a packet
@@ -227,7 +252,9 @@ impl super::Media {
                 leg(&stream.ends[1], Leg::Callee),
             ],
         };
+        let passed = |open: &Exchange| open.is_passed() && state.streams.is_empty();
         Some(SessionView {
+            passed: state.exchange.as_ref().is_some_and(passed),
             session,
             streams: state.streams.iter().map(stream).collect(),
         })

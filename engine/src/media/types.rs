@@ -148,6 +148,8 @@ pub enum DropReason {
 pub struct SessionView {
     /// Which session.
     pub session: SessionId,
+    /// Its bodies passed as they were, and its media is not anchored here ([`crate::sdp::Ice::Pass`]).
+    pub passed: bool,
     /// Each m= line, each leg.
     pub streams: Vec<StreamView>,
 }

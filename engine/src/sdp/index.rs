@@ -51,6 +51,14 @@ impl<'a> Sdp<'a> {
         &self.streams
     }
 
+    /// Whether its sender does ICE (RFC 8839 section 4.2.1: without a fragment there is none).
+    #[must_use]
+    pub fn has_ice(&self) -> bool {
+        let attributes = self.lines.iter().filter(|line| line.kind == b'a');
+        let mut values = attributes.map(|line| self.value(line));
+        values.any(|value| value.starts_with(b"ice-ufrag:"))
+    }
+
     pub(super) fn value(&self, line: &Line) -> &'a [u8] {
         self.bytes.get(line.value.clone()).unwrap_or_default()
     }

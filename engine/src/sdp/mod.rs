@@ -25,6 +25,8 @@ pub enum Ice {
     Strip,
     /// Candidates give way to one of the gateway; credentials stay, checks pass as bytes.
     Relay,
+    /// A body with ICE passes as it is, and its media goes where the parties find a way.
+    Pass,
 }
 
 /// Why a body is refused.

@@ -99,7 +99,7 @@ impl Sdp<'_> {
                 candidates(stream, line, self.line_break(line), to)
             }
             b"candidate" | b"remote-candidates" | b"source-filter" => Fate::Drop,
-            name if to.ice == Ice::Strip && is_ice(name) => Fate::Drop,
+            name if to.ice != Ice::Relay && is_ice(name) => Fate::Drop,
             _ if shows_hidden(value, to.hide) => Fate::Drop,
             _ => Fate::Copy,
         }

@@ -340,3 +340,33 @@ fn hold_in_its_three_forms() {
         .unwrap();
     assert!(gw.flow(phone_told).is_some() && !held(&gw));
 }
+
+#[test]
+fn a_call_that_turns_out_to_be_a_fax_is_one_until_it_is_none() {
+    let mut gw = Gateway::new();
+    let (phone_told, _) = gw.call(1, PHONE, FAR);
+    let rtcp = at(&format!("{}:{}", phone_told.ip(), phone_told.port() + 1));
+    assert!(gw.flow(rtcp).is_some());
+    let image = |at: &str| {
+        let text = String::from_utf8(audio(at, "")).unwrap();
+        text.replace("m=audio", "m=image")
+            .replace("RTP/AVP 8\r\na=rtpmap:8 PCMA/8000", "udptl t38")
+            .into_bytes()
+    };
+    let mut agree = |offer: Vec<u8>, answer: Vec<u8>| {
+        gw.offer(1, Leg::Callee, direct("192.0.2.10"), &offer)
+            .unwrap();
+        gw.answer(1, Leg::Caller, direct("10.99.1.20"), &answer)
+            .unwrap();
+        let kind = gw.flow(phone_told).map(|flow| flow.kind);
+        (
+            kind,
+            gw.flow(rtcp).is_some(),
+            gw.media.may_be_silent(SessionId(1)),
+        )
+    };
+    let fax = agree(image(FAR), image(PHONE));
+    assert_eq!(fax, (Some(FlowKind::Udptl), false, true));
+    let voice = agree(audio(FAR, ""), audio(PHONE, ""));
+    assert_eq!(voice, (Some(FlowKind::Rtp), true, false));
+}

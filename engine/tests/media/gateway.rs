@@ -82,10 +82,14 @@ impl Gateway {
     }
 
     pub(crate) fn with(ports: std::ops::RangeInclusive<u16>, learn: Learn) -> Self {
+        Self::doing(ports, learn, Ice::Strip)
+    }
+
+    pub(crate) fn doing(ports: std::ops::RangeInclusive<u16>, learn: Learn, ice: Ice) -> Self {
         let conf = MediaConf {
             ports,
             learn,
-            ice: Ice::Strip,
+            ice,
             timeout: Duration::from_secs(300),
             seed: 42,
         };

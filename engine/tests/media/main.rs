@@ -3,6 +3,7 @@
 mod calls;
 mod gateway;
 mod hairpins;
+mod ice;
 mod limits;
 mod props;
 mod sources;
