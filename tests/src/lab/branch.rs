@@ -25,9 +25,9 @@ pub const SOFTSWITCHES: [&str; 2] = ["10.99.10.1", "10.99.10.2"];
 /// The WAN routers, as the gateway sees them.
 pub const ROUTERS: [&str; 2] = ["10.99.2.251", "10.99.2.252"];
 /// Phones on the LAN: that many addresses are there.
-pub const PHONES: u8 = 20;
+pub const PHONES: u8 = 30;
 /// Phones of other offices, on the far side of the WAN.
-pub const FAR_PHONES: u8 = 20;
+pub const FAR_PHONES: u8 = 30;
 
 /// The machines.
 pub struct Branch {

@@ -4,11 +4,15 @@
 
 mod baresip;
 mod calls;
+mod connected;
 mod events;
+pub mod ice;
+mod kinds;
 mod leaks;
 mod refusals;
 mod scene;
 mod stage;
+mod streams;
 mod table;
 mod transfers;
 
@@ -25,7 +29,7 @@ pub use stage::{Mode, Stage};
 /// media.
 type Scenario = (&'static str, fn(&Stage) -> Result<()>);
 
-const SCENARIOS: [Scenario; 18] = [
+const SCENARIOS: [Scenario; 27] = [
     ("register, one contact after a change", events::register),
     (
         "call from a phone, the far side ends it",
@@ -53,6 +57,15 @@ const SCENARIOS: [Scenario; 18] = [
         "forked 183s with media of two far phones",
         calls::forked_out,
     ),
+    ("audio, RTCP elsewhere, video with mux", kinds::video),
+    ("video refused, then taken", kinds::refused_video),
+    ("a fax by T.38 and back", kinds::fax),
+    ("SRTP", kinds::srtp),
+    ("DTLS, and a stranger's hello", kinds::dtls),
+    ("ICE taken out", ice::stripped),
+    ("offer in the 200, answer in the ACK", kinds::late_offer),
+    ("reliable 183, PRACK, UPDATE", kinds::early),
+    ("another SSRC in mid-stream", kinds::another_source),
     ("MESSAGE, both ways", events::message),
     ("SUBSCRIBE and NOTIFY, both ways", events::subscribe),
     ("baresips register, talk, hold, transfer", baresip::talk),

@@ -19,6 +19,8 @@ use crate::lab::{Branch, Capture, Node, wait};
 const LAN: u8 = 18;
 /// Phones of other offices.
 const FAR: u8 = 19;
+/// Phones of either side with as many on the other, who send each other media of other kinds.
+const PAIRS: std::ops::Range<u8> = 20..29;
 
 /// How phones and gateway stand to each other (EM3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +73,7 @@ pub struct Stage {
     pub far: Vec<Peer>,
     /// What the phones of either side received.
     pub(super) ears: [Ear; 2],
+    pairs: Vec<(Peer, Peer)>,
     /// Both cables of the gateway: at the phones, at the carrier.
     pub(super) wires: [Capture; 2],
     /// The rest.
@@ -83,6 +86,14 @@ impl Stage {
     /// # Errors
     /// When something does not start, or a phone is refused.
     pub fn open(over: Transport, mode: Mode) -> Result<Self> {
+        Self::open_with(over, mode, "")
+    }
+
+    /// The same with more lines in the gateway's configuration.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(over: Transport, mode: Mode, more: &str) -> Result<Self> {
         let (branch, tls) = match over {
             Transport::Tls => {
                 let (branch, authority) = certified()?;
@@ -97,6 +108,7 @@ impl Stage {
             ..Opening::over(over, over)
         };
         opening.config = (opening.config).replace("\"normal\"", &format!("\"{}\"", mode.word()));
+        opening.config += more;
         let office = Office::open_on(branch, &opening)?;
         let branch = &office.branch;
         let wires = [
@@ -104,14 +116,18 @@ impl Stage {
             Capture::start(&branch.carrier, "a-gw", "ip")?,
         ];
         let ears = [Ear::default(), Ear::default()];
-        let lan = |index| lan_seat(index, over, mode, tls.clone(), &ears[0]);
-        let lan = cast(&branch.phones, (0..LAN).map(lan))?;
-        let far = cast(&branch.far, (0..FAR).map(|index| far_seat(index, &ears[1])))?;
+        let lan_seat_of = |index| lan_seat(index, over, mode, tls.clone(), &ears[0]);
+        let far_seat_of = |index| far_seat(index, &ears[1]);
+        let lan = cast(&branch.phones, (0..LAN).map(lan_seat_of))?;
+        let lan_of_pairs = cast(&branch.phones, PAIRS.map(lan_seat_of))?;
+        let far_of_pairs = cast(&branch.far, PAIRS.map(far_seat_of))?;
+        let far = cast(&branch.far, (0..FAR).map(far_seat_of))?;
         let stage = Self {
             over,
             mode,
             lan,
             far,
+            pairs: lan_of_pairs.into_iter().zip(far_of_pairs).collect(),
             ears,
             wires,
             office,
@@ -124,6 +140,12 @@ impl Stage {
     #[must_use]
     pub fn name(&self) -> String {
         format!("{} {}", self.over.via(), self.mode.word())
+    }
+
+    /// A phone of the branch and one of another office that no other scenario uses.
+    pub(super) fn pair(&self, index: usize) -> (&Peer, &Peer) {
+        let (lan, far) = &self.pairs[index];
+        (lan, far)
     }
 
     /// The machine that a phone lives on, and the gateway's address there.
@@ -168,7 +190,8 @@ impl Stage {
                 let contacts = self.contacts(softswitch, peer.user());
                 contacts.map_or(true, |contacts| contacts.is_empty())
             };
-            for peer in self.lan.iter().chain(&self.far) {
+            let pairs = self.pairs.iter().flat_map(|(lan, far)| [lan, far]);
+            for peer in self.lan.iter().chain(&self.far).chain(pairs) {
                 let known = || (!unknown(&peer)).then_some(());
                 wait::until("both softswitches know all phones", LIMIT, known)?;
             }

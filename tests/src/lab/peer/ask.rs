@@ -52,6 +52,14 @@ impl Ask {
         Dialog::of_answer(&self.sees(200, limit)?)
     }
 
+    /// The dialog that one of its answers made, an early one too.
+    ///
+    /// # Errors
+    /// When the answer makes none.
+    pub fn answered(&self, answer: &Message) -> Result<Dialog> {
+        Dialog::of_answer(answer)
+    }
+
     /// Cancels the INVITE, whose CANCEL is answered with 200, itself with 487.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 
 mod ask;
 mod auth;
+mod core;
 mod follow;
 mod sdp;
 mod state;
@@ -10,12 +11,14 @@ mod wire;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use keepline_engine::net::Transport;
+
+use core::Core;
 
 pub use ask::Ask;
 pub use follow::{Invitation, referred};
@@ -24,10 +27,8 @@ pub use wire::{Tls, trusting};
 
 use super::Node;
 use super::dialog::{self, Dialog};
-use super::kamailio::password;
 use super::rtp::Rtp;
 use super::sip::Message;
-use state::State;
 use wire::Wire;
 
 /// Every message that the phones of one side received.
@@ -58,15 +59,6 @@ pub struct Seat {
 pub struct Peer {
     core: Arc<Core>,
     reader: Option<JoinHandle<()>>,
-}
-
-struct Core {
-    seat: Seat,
-    wire: Wire,
-    state: Mutex<State>,
-    news: Condvar,
-    stop: AtomicBool,
-    number: AtomicU32,
 }
 
 impl Peer {
@@ -213,8 +205,14 @@ impl Peer {
 
     /// Acknowledges a 200 to an INVITE of this dialog.
     pub fn ack(&self, dialog: &Dialog) {
+        self.ack_with(dialog, None);
+    }
+
+    /// The same with the answer to an offer that came in the 200.
+    pub fn ack_with(&self, dialog: &Dialog, body: Option<(&str, &str)>) {
         let branch = self.core.branch();
-        let text = dialog.request("ACK", dialog.cseq, &self.core.via(&branch), NO_BODY);
+        let via = self.core.via(&branch);
+        let text = dialog.request("ACK", dialog.cseq, &via, &with_body(body));
         self.core.wire.send(&text);
         let key = (dialog.call_id.clone(), dialog.cseq);
         self.core.lock().acks.insert(key, text);
@@ -302,81 +300,6 @@ impl Drop for Peer {
         self.core.stop.store(true, Ordering::Relaxed);
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
-        }
-    }
-}
-
-impl Core {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn count(&self) -> u32 {
-        self.number.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Names this phone among those of its address of record.
-    fn name(&self) -> String {
-        format!("{}p{}", self.seat.user, self.seat.media)
-    }
-
-    fn contact(&self) -> String {
-        let Seat { user, at, over, .. } = &self.seat;
-        format!("sip:c-{user}@{at}{}", over.uri_param())
-    }
-
-    fn branch(&self) -> String {
-        // The last letter: no branch is the beginning of another.
-        format!("z9hG4bK{}n{}e", self.name(), self.count())
-    }
-
-    fn via(&self, branch: &str) -> String {
-        let Seat { at, over, .. } = &self.seat;
-        format!("Via: SIP/2.0/{} {at};branch={branch};rport\r\n", over.via())
-    }
-
-    /// Acknowledges what refuses an INVITE, and answers a first challenge: whether nobody else
-    /// need see it.
-    fn refused(&self, answer: &Message) -> bool {
-        let Some((request, challenged)) = self.lock().refused(answer) else {
-            return false;
-        };
-        if request.starts_with("INVITE") {
-            self.wire.send(&dialog::ack_of_failure(&request, answer));
-        }
-        let user = &self.seat.user;
-        let branch = self.branch();
-        let again = auth::again(&request, answer, (user, &password(user)), &branch);
-        let Some(again) = again.filter(|_| challenged) else {
-            return false;
-        };
-        self.wire.send(&again);
-        self.lock().authorized(answer, branch, again);
-        true
-    }
-
-    fn read(&self) {
-        let mut wire = self.wire.reader();
-        while !self.stop.load(Ordering::Relaxed) {
-            for text in wire.read() {
-                let mut ear = self.seat.ear.lock().unwrap_or_else(PoisonError::into_inner);
-                ear.push(text.clone());
-                drop(ear);
-                let message = Message::received(text);
-                if self.refused(&message) {
-                    continue;
-                }
-                let again = self.lock().take_in(message);
-                self.news.notify_all();
-                if let Some((again, to)) = again {
-                    self.wire.send_back(&again, to);
-                }
-            }
-            if self.seat.over == Transport::Udp {
-                let due = self.lock().due(Instant::now());
-                due.iter()
-                    .for_each(|(text, to)| self.wire.send_back(text, *to));
-            }
         }
     }
 }
