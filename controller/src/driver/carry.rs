@@ -29,6 +29,7 @@ impl Driver {
     fn carry(&mut self, now: Now, home: &str, device: &str) {
         self.netlink.carry(home, device);
         self.sockets.carry(home, device);
+        self.carry_connections(home, device);
         let Some(link) = self.link_named(home) else {
             return;
         };

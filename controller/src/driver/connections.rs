@@ -124,6 +124,14 @@ impl Driver {
         }
     }
 
+    /// Another device carries an interface: its connections go on there, from the same addresses.
+    pub(super) fn carry_connections(&mut self, interface: &str, device: &str) {
+        let now = self.clock.now();
+        for (listener, peer) in self.streams.carry(interface, device) {
+            self.gateway.connection_lost(now, listener, peer);
+        }
+    }
+
     /// A server that is not who it must be is said once, and once that it is again.
     fn trust(&mut self, now: Now, key: Key, wrong: Option<String>) {
         if !self.streams.trust(key.1, wrong.is_none()) {

@@ -117,6 +117,9 @@ pub async fn run(options: Options) -> Result<(), StartError> {
             streams.expect(server.address, &group.domain);
         }
     }
+    for tunnel in &config.tunnels {
+        streams.may_carry(&tunnel.interface);
+    }
     // Bound first, heard last: what arrives meanwhile waits in the queue.
     listen(&mut sockets, &mut streams, &engine)?;
     let (store, records) = FileStore::open(&config.store.path).map_err(unopened)?;

@@ -1,6 +1,7 @@
 //! One connection: frames in, messages out, and patience with neither slow nor greedy peers.
 
 use std::{
+    os::fd::AsFd as _,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -19,7 +20,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    Key, Told,
+    Hold, Key, Told,
     connect::{self, Failed, Way},
     listen,
 };
@@ -72,6 +73,8 @@ pub(super) struct Wire {
     pub(super) id: u64,
     /// Bytes in its queue.
     pub(super) waiting: Arc<AtomicUsize>,
+    /// Where a second handle of its socket is put, if one is wanted.
+    pub(super) hold: Option<Hold>,
     pub(super) heard: mpsc::Sender<Heard>,
     /// Bytes of messages that are not whole, over all connections.
     pub(super) held: Arc<AtomicUsize>,
@@ -95,6 +98,7 @@ pub(super) async fn accepted(
 ) {
     // A socket that refuses is closed already: reading tells.
     let _ = listen::tune(&socket);
+    wire.hold(&socket);
     let Some(acceptor) = secure else {
         return serve(socket, wire, queue, true).await;
     };
@@ -111,6 +115,9 @@ pub(super) async fn accepted(
 pub(super) async fn opened(way: Way, wire: Wire, queue: Queue) {
     let (key, id) = (wire.key, wire.id);
     let connected = connect::connect(&way, key.1).await;
+    if let Ok(stream) = &connected {
+        wire.hold(stream);
+    }
     let failed = match (connected, way.secure) {
         (Ok(stream), None) => {
             wire.tell(Told::Opened { key, id }).await;
@@ -166,6 +173,17 @@ async fn serve<S: AsyncRead + AsyncWrite>(stream: S, wire: Wire, queue: Queue, a
 }
 
 impl Wire {
+    /// Puts a second handle of the socket where it is wanted: it may have to move to another
+    /// device. Without one the connection ends instead.
+    fn hold(&self, socket: &TcpStream) {
+        if let Some(hold) = &self.hold
+            && let Ok(second) = socket.as_fd().try_clone_to_owned()
+        {
+            // There is one socket per connection.
+            let _ = hold.set(second);
+        }
+    }
+
     /// The driver's end of the queue closes only when the daemon ends.
     async fn tell(&self, told: Told) {
         let _ = self.heard.send(Heard::Stream(told)).await;

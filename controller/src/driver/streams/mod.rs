@@ -6,6 +6,7 @@
 //! a connection's queue, and all half-read messages together have limits, and whoever exceeds one
 //! loses its connection, not others theirs.
 
+mod carried;
 mod connect;
 mod connection;
 mod listen;
@@ -14,8 +15,9 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     io,
     net::{IpAddr, SocketAddr},
+    os::fd::OwnedFd,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -129,6 +131,9 @@ struct Place {
     accepting: JoinHandle<()>,
 }
 
+/// A second handle of a connection's socket, from when there is one.
+type Hold = Arc<OnceLock<OwnedFd>>;
+
 /// One connection, open or being opened.
 #[derive(Debug)]
 struct Connection {
@@ -136,6 +141,8 @@ struct Connection {
     out: mpsc::Sender<Vec<u8>>,
     waiting: Arc<AtomicUsize>,
     task: AbortHandle,
+    /// Its socket once more, where it may have to move to another device.
+    socket: Option<Hold>,
     /// The source that it counts for: whoever connected to us.
     source: Option<IpAddr>,
     /// It stands: what waits can be written.
@@ -158,6 +165,8 @@ pub(super) struct Streams {
     held: Arc<AtomicUsize>,
     /// Connections refused because a table was full.
     refused: u64,
+    /// Interfaces that another device may have to carry, and which one does.
+    carried: HashMap<String, String>,
     /// Certificates in force.
     tls: Option<Tls>,
     /// The domain that a server's certificate must be of.
@@ -182,6 +191,7 @@ impl Streams {
             sources: HashMap::new(),
             held: Arc::default(),
             refused: 0,
+            carried: HashMap::new(),
             tls: None,
             domains: HashMap::new(),
             distrusted: HashSet::new(),
@@ -242,6 +252,11 @@ impl Streams {
     fn taker(&self, listener: ListenerId) -> ListenerId {
         let stands_in = self.stand_ins.get(&listener);
         stands_in.map_or(listener, |(taker, _)| *taker)
+    }
+
+    /// Where a listener's connections are taken.
+    fn place(&self, listener: ListenerId) -> Option<&Place> {
+        self.places.get(&self.taker(listener))
     }
 
     /// How many connections a listener has at present.
@@ -328,27 +343,6 @@ impl Streams {
         }
     }
 
-    /// A device was made anew: its listeners are bound to it again. Its connections are bound to
-    /// the one that is gone: they end, and their names are returned.
-    pub(super) fn rebind(&mut self, interface: &str) -> Vec<Key> {
-        let mut moved = Vec::new();
-        for (id, place) in &self.places {
-            if place.interface != interface {
-                continue;
-            }
-            let socket = socket2::SockRef::from(&*place.listening);
-            if let Err(error) = socket.bind_device(Some(interface.as_bytes())) {
-                tracing::warn!(%error, interface, "a listener stays deaf");
-            }
-            moved.push(*id);
-        }
-        let keys = self.connections.keys().copied();
-        let of_them = |key: &Key| moved.contains(&self.taker(key.0));
-        let lost: Vec<Key> = keys.filter(of_them).collect();
-        lost.iter().for_each(|key| self.drop_now(*key));
-        lost
-    }
-
     /// The connection that a message takes.
     fn way(&self, key: Key) -> Key {
         if self.connections.contains_key(&key) {
@@ -365,12 +359,12 @@ impl Streams {
             self.refused += 1;
             return Err(Refused::NoRoom);
         }
-        let Some(place) = self.places.get(&self.taker(key.0)) else {
+        let Some(place) = self.place(key.0) else {
             return Err(Refused::NoRoom);
         };
         let stands_in = self.stand_ins.get(&key.0).map(|(_, at)| *at);
         let way = Way {
-            interface: place.interface.clone(),
+            interface: self.device(&place.interface).to_owned(),
             // What comes back must be taken too: only one port is.
             from: stands_in.unwrap_or(SocketAddr::new(place.address.ip(), 0)),
             takes: stands_in.is_some(),
@@ -403,10 +397,14 @@ impl Streams {
         self.next += 1;
         let (out, queue) = mpsc::channel(MAX_WAITING);
         let waiting = Arc::<AtomicUsize>::default();
+        let place = self.place(key.0);
+        let moves = place.is_some_and(|place| self.carried.contains_key(&place.interface));
+        let socket = moves.then(Hold::default);
         let wire = Wire {
             key,
             id: self.next,
             waiting: waiting.clone(),
+            hold: socket.clone(),
             heard: self.heard.clone(),
             held: self.held.clone(),
             patience: self.patience,
@@ -417,6 +415,7 @@ impl Streams {
             out,
             waiting,
             task: task.abort_handle(),
+            socket,
             source,
             stands: source.is_some(),
         };

@@ -146,3 +146,41 @@ async fn em3_an_alias_leads_over_the_connection_that_was_offered() {
     assert!(world.streams.close(key));
     assert!(world.streams.aliases.is_empty());
 }
+
+/// The loopback stands for both devices: what shows is that the socket of the connection, and not
+/// only the listener's, is bound anew, and that a connection that cannot move is told as lost.
+#[tokio::test]
+async fn mx8_connections_move_to_the_device_that_carries_their_interface() {
+    let mut world = World::new();
+    let (_bare, key, _) = world.connect().await;
+    assert_eq!(
+        world.streams.carry("lo", "lo"),
+        [key],
+        "made before, it cannot move"
+    );
+    world.streams.may_carry("lo");
+    let (mut peer, key, _) = world.connect().await;
+    let hold = world.streams.connections[&key].socket.clone().unwrap();
+    while hold.get().is_none() {
+        tokio::task::yield_now().await;
+    }
+    let bound = || {
+        let device = socket2::SockRef::from(hold.get().unwrap()).device();
+        device.unwrap().unwrap_or_default()
+    };
+    socket2::SockRef::from(hold.get().unwrap())
+        .bind_device(None)
+        .unwrap();
+    assert!(world.streams.carry("lo", "lo").is_empty());
+    assert_eq!(bound(), b"lo");
+    world.streams.send(key, b"hello".to_vec()).unwrap();
+    let heard = tokio::task::spawn_blocking(move || {
+        let mut heard = [0; 5];
+        std::io::Read::read_exact(&mut peer, &mut heard).unwrap();
+        heard
+    });
+    assert_eq!(&heard.await.unwrap(), b"hello");
+    assert_eq!(world.streams.carry("lo", "no-such-device"), [key]);
+    assert_eq!(world.streams.count(LISTENER), 0);
+    assert_eq!(world.streams.device("lo"), "no-such-device");
+}

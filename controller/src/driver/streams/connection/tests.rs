@@ -40,6 +40,7 @@ impl World {
             key: (ListenerId(0), "192.0.2.1:40000".parse().unwrap()),
             id: 1,
             waiting: waiting.clone(),
+            hold: None,
             heard,
             held: held.clone(),
             patience,
