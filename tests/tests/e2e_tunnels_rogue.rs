@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use keepline_tests::lab::tunnels::{Lab, SOON};
-use keepline_tests::lab::{Node, wait};
+use keepline_tests::lab::{Node, dhcp, wait};
 
 /// Asked at 1 and 2 s of silence, down at 3 s.
 const QUICK: &str = "heartbeat_interval = \"1s\"\nidle_timeout = \"1s\"\nprobe_timeout = \"2s\"";
@@ -92,18 +92,8 @@ fn server(node: &Node, device: &str, at: &str) -> Result<UdpSocket> {
     Ok(socket)
 }
 
-/// An answer to this very request.
 fn answer(request: &[u8], kind: u8, server: [u8; 4]) -> Vec<u8> {
-    let mut message = vec![0; 240];
-    message[..16].copy_from_slice(&request[..16]);
-    message[0] = 2;
-    message[16..20].copy_from_slice(&[10, 9, 0, 105]);
-    message[28..44].copy_from_slice(&request[28..44]);
-    message[236..].copy_from_slice(&[99, 130, 83, 99]);
-    message.extend([53, 1, kind, 54, 4]);
-    message.extend(server);
-    message.push(255);
-    message
+    dhcp::answer(request, kind, [10, 9, 0, 105], server)
 }
 
 /// What comes through the right tunnel and must not count. What is for another client is left to the
@@ -138,8 +128,8 @@ fn addresses(lab: &Lab) -> Result<String> {
 }
 
 #[test]
-fn threat_rogue_dhcp_case_d1_d4_mx5_keeps_no_dead_tunnel_alive_and_brings_none_back() -> Result<()>
-{
+fn threat_rogue_dhcp_case_d1_d4_d5_mx5_keeps_no_dead_tunnel_alive_and_brings_none_back()
+-> Result<()> {
     let mut lab = Lab::raise()?;
     let keys = format!("{QUICK}\nexpected_server = \"10.9.0.1\"");
     let both = Lab::config(&keys);

@@ -58,13 +58,13 @@ impl Server {
             } => "dnsmasq",
             Self::Dnsmasq {
                 authoritative: true,
-            } => "dnsmasq, dhcp-authoritative",
+            } => "dnsmasq, `dhcp-authoritative`",
             Self::Kea {
                 authoritative: false,
-            } => "kea, authoritative false",
+            } => "Kea, `\"authoritative\": false`",
             Self::Kea {
                 authoritative: true,
-            } => "kea, authoritative true",
+            } => "Kea, `\"authoritative\": true`",
         }
     }
 }
@@ -136,7 +136,24 @@ fn kea(node: &Node, serving: &Serving<'_>, authoritative: bool) -> Result<Proces
     Ok(process)
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// An answer to this very request, of this type, by a server that only a test plays.
+#[must_use]
+pub fn answer(request: &[u8], kind: u8, yiaddr: [u8; 4], server: [u8; 4]) -> Vec<u8> {
+    let mut message = vec![0; 240];
+    message[..16].copy_from_slice(&request[..16]);
+    message[0] = 2;
+    message[16..20].copy_from_slice(&yiaddr);
+    message[28..44].copy_from_slice(&request[28..44]);
+    message[236..].copy_from_slice(&[99, 130, 83, 99]);
+    message.extend([53, 1, kind, 54, 4]);
+    message.extend(server);
+    message.push(255);
+    message
+}
+
+/// `aa:bb:cc`.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
     let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     digits.join(":")
 }

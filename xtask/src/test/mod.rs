@@ -80,6 +80,8 @@ fn run_binary(binary: &TestBinary, only: Option<&str>) -> Result<Vec<results::Te
     if binary.suite != Suite::Unit {
         // Labs share two cores and measure time: one after the other.
         command.arg("--test-threads=1");
+        // And say what they measured.
+        command.arg("--show-output");
     }
     command.args(only);
     libtest::run(&binary.name, &mut command)
