@@ -17,6 +17,7 @@ use keepline_tests::{
     fixture::site::{index, mac},
     lab::wait,
 };
+use socket2::{Domain, Protocol, Socket, Type};
 
 use site::{CLIENT, FAR, LIMIT, PROBE, Site, TUNNELS, arrives, reaches};
 
@@ -154,7 +155,7 @@ fn mx4_an_answer_to_a_probe_is_no_traffic_and_reaches_no_client() -> Result<()> 
 }
 
 #[test]
-fn mx1_broadcast_dhcp_ipv6_multicast_and_jumbo_frames_cross_unharmed() -> Result<()> {
+fn mx1_broadcast_dhcp_ipv6_advertisements_and_jumbo_frames_cross_unharmed() -> Result<()> {
     let site = Site::raise()?;
     let _fastpath = site.start()?;
     let mut segments = site.segments()?;
@@ -199,12 +200,37 @@ fn ipv6(site: &Site) -> Result<()> {
     })?;
     let length = client.recv(&mut buffer)?;
     ensure!(&buffer[..length] == b"to you");
-    Ok(())
+    advertised(site)
+}
+
+/// A router's advertisement (RFC 4861 section 4.2) crosses so whole that the client's kernel takes
+/// an address and a route from it.
+fn advertised(site: &Site) -> Result<()> {
+    let prefix: Ipv6Addr = "fd00:51::".parse()?;
+    // Type, checksum by the kernel, hop limit, flags, lifetime of half an hour; then the prefix:
+    // on the link, for addresses of one's own, an hour.
+    let mut message = vec![134, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0];
+    message.extend([3, 4, 64, 0xc0, 0, 0, 14, 16, 0, 0, 14, 16, 0, 0, 0, 0]);
+    message.extend(prefix.octets());
+    let device = index(&site.far[0], "vx0")?;
+    let router = site.far[0].net().enter(|| {
+        let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;
+        socket.set_multicast_hops_v6(255)?;
+        Ok(socket)
+    })?;
+    let everybody = SocketAddrV6::new("ff02::1".parse()?, 0, 0, device);
+    let told = |what: &str| site.client.ip(&format!("-6 -o {what} dev eth0"));
+    wait::until("the client heard the router", LIMIT, || {
+        router.send_to(&message, &everybody.into()).ok()?;
+        let address = told("address show").ok()?.contains("fd00:51::");
+        let route = told("route show default").ok()?.contains("proto ra");
+        (address && route).then_some(())
+    })
 }
 
 /// The far ends are bridged to one another, as two concentrators of one site are.
 #[test]
-fn no_frame_returns_and_none_goes_round_through_two_tunnels() -> Result<()> {
+fn mx1_no_frame_returns_and_none_goes_round_through_two_tunnels() -> Result<()> {
     let mut site = Site::raise()?;
     // Its chatter would be among what is counted.
     for node in [&site.client, &site.gw, &site.far[0], &site.far[1]] {
@@ -268,12 +294,13 @@ fn forwarded(site: &Site) -> Result<u64> {
 
 /// Both ways with default offloads, against a kernel bridge in the same place.
 #[test]
-fn tcp_with_default_offloads_is_at_least_half_as_fast_as_over_a_bridge() -> Result<()> {
+fn mx1_tcp_with_default_offloads_is_at_least_half_as_fast_as_over_a_bridge() -> Result<()> {
     const BYTES: usize = 50_000_000;
     let site = Site::raise()?;
     let best = |what: &str| -> Result<[f64; 2]> {
         let mut best = [0.0_f64; 2];
-        for _ in 0..3 {
+        // A busy machine halves any one of them.
+        for _ in 0..10 {
             for (way, best) in best.iter_mut().enumerate() {
                 *best = best.max(site.tcp(way == 0, BYTES).with_context(|| what.to_owned())?);
             }
@@ -377,7 +404,7 @@ fn receive(far: &UdpSocket, stop: &AtomicBool) -> u64 {
 }
 
 #[test]
-fn a_tunnel_that_was_made_anew_is_joined_again() -> Result<()> {
+fn mx1_a_tunnel_that_was_made_anew_is_joined_again() -> Result<()> {
     let site = Site::raise()?;
     let (mut programs, mut maps) = site.start()?;
     let mut segments = site.segments()?;
