@@ -18,6 +18,8 @@ const KEYS: &str = "detect = \"fast\"\nheartbeat_interval = \"1s\"\nidle_timeout
                     probe_timeout = \"3s\"";
 /// From the death to audio through the other tunnel.
 const BOUND: Duration = Duration::from_millis(2500);
+/// From the verdict to the first answered frame of a client.
+const ANSWERED: Duration = Duration::from_millis(50);
 /// So long the DHCP server is dead: more than silence would be given.
 const WITHOUT_DHCP: Duration = Duration::from_secs(8);
 /// Traffic without a gap that `fast` calls steady, and some more.
@@ -133,13 +135,18 @@ impl Scene {
         self.session.lives(SOON)?;
         ensure!(self.lab.active()? == "hq-b");
         let took = audio.at.saturating_sub(died);
+        let answered = audio.at.saturating_sub(verdict);
+        let millis = answered.as_secs_f64() * 1000.0;
         let detail = format!(
-            "called down after {} ms, audio through the secondary {:.1} ms later; the TCP session \
-             lives",
+            "called down after {} ms, audio through the secondary {millis:.1} ms later; the TCP \
+             session lives",
             verdict.saturating_sub(died).as_millis(),
-            audio.at.saturating_sub(verdict).as_secs_f64() * 1000.0
         );
         ensure!(took <= BOUND, "audio after {} ms", took.as_millis());
+        ensure!(
+            answered <= ANSWERED,
+            "answered {millis:.1} ms after the verdict"
+        );
         Ok(Held { took, detail })
     }
 
