@@ -11,7 +11,7 @@ use crate::lab::{Branch, flows, wait};
 use super::Stage;
 use super::connected::{Connected, connect, says};
 use super::scene::{Party, call, end, hears};
-use super::streams::{described, description};
+use super::streams::{connection_of, described, description};
 
 /// An RTP header of G.711, and some payload.
 const RTP: &[u8] = &[
@@ -35,7 +35,8 @@ pub(super) fn video(stage: &Stage) -> Result<()> {
         &[
             "m=audio 12000 RTP/AVP 0\r\na=rtcp:12005\r\n",
             &format!(
-                "m=video 12010 RTP/AVPF 96\r\nc=IN IP4 {near}\r\na=rtpmap:96 H264/90000\r\na=rtcp-mux\r\na=rtcp-fb:96 nack\r\n"
+                "m=video 12010 RTP/AVPF 96\r\n{}a=rtpmap:96 H264/90000\r\na=rtcp-mux\r\na=rtcp-fb:96 nack\r\n",
+                connection_of(near)
             ),
         ],
     );

@@ -15,6 +15,7 @@ mod stage;
 mod streams;
 mod table;
 mod transfers;
+pub mod v6;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;

@@ -20,7 +20,7 @@ const LAN: u8 = 18;
 /// Phones of other offices.
 const FAR: u8 = 19;
 /// Phones of either side with as many on the other, who send each other media of other kinds.
-const PAIRS: std::ops::Range<u8> = 20..29;
+pub(super) const PAIRS: std::ops::Range<u8> = 20..29;
 
 /// How phones and gateway stand to each other (EM3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub struct Stage {
     pub far: Vec<Peer>,
     /// What the phones of either side received.
     pub(super) ears: [Ear; 2],
-    pairs: Vec<(Peer, Peer)>,
+    pub(super) pairs: Vec<(Peer, Peer)>,
     /// Both cables of the gateway: at the phones, at the carrier.
     pub(super) wires: [Capture; 2],
     /// The rest.
@@ -152,10 +152,10 @@ impl Stage {
     #[must_use]
     pub fn home_of(&self, peer: &Peer) -> (&Node, &'static str) {
         let branch = &self.office.branch;
-        if peer.media().ip().to_string().starts_with("10.99.1.") {
-            (&branch.phones, GATEWAY_LAN)
-        } else {
+        if peer.media().ip().to_string().starts_with("10.99.10.") {
             (&branch.far, crate::lab::branch::GATEWAY_WAN)
+        } else {
+            (&branch.phones, GATEWAY_LAN)
         }
     }
 
@@ -184,7 +184,7 @@ impl Stage {
     }
 
     /// The softswitches tell each other of registrations: calls begin when both know all.
-    fn all_are_known(&self) -> Result<()> {
+    pub(super) fn all_are_known(&self) -> Result<()> {
         for softswitch in [&self.office.primary, &self.office.backup] {
             let unknown = |peer: &&Peer| {
                 let contacts = self.contacts(softswitch, peer.user());
@@ -220,7 +220,7 @@ impl Stage {
     }
 }
 
-fn cast(node: &Node, seats: impl Iterator<Item = Result<Seat>>) -> Result<Vec<Peer>> {
+pub(super) fn cast(node: &Node, seats: impl Iterator<Item = Result<Seat>>) -> Result<Vec<Peer>> {
     let mut all = Vec::new();
     for seat in seats {
         let peer = Peer::new(node, seat?)?;
@@ -232,7 +232,7 @@ fn cast(node: &Node, seats: impl Iterator<Item = Result<Seat>>) -> Result<Vec<Pe
 }
 
 /// Users of a side: two phones share one, and one is not waited for.
-fn user(digit: char, index: u8) -> String {
+pub(super) fn user(digit: char, index: u8) -> String {
     match index {
         13 => format!("{digit}92"),
         17 => format!("{digit}16"),
@@ -254,7 +254,7 @@ fn lan_seat(index: u8, over: Transport, mode: Mode, tls: Option<Tls>, ear: &Ear)
     })
 }
 
-fn far_seat(index: u8, ear: &Ear) -> Result<Seat> {
+pub(super) fn far_seat(index: u8, ear: &Ear) -> Result<Seat> {
     Ok(Seat {
         user: user('7', index),
         home: DOMAIN.to_owned(),

@@ -30,11 +30,22 @@ pub(super) struct Described {
 
 /// A description of these streams, each its m= line and what belongs to it.
 pub(super) fn description(ip: IpAddr, version: u32, streams: &[&str]) -> String {
-    let family = if ip.is_ipv4() { "IP4" } else { "IP6" };
     format!(
-        "v=0\r\no=- 7 {version} IN {family} {ip}\r\ns=-\r\nc=IN {family} {ip}\r\nt=0 0\r\n{}",
+        "v=0\r\no=- 7 {version} {}\r\ns=-\r\n{}t=0 0\r\n{}",
+        net_address(ip),
+        connection_of(ip),
         streams.concat()
     )
+}
+
+/// The c= line of an address.
+pub(super) fn connection_of(ip: IpAddr) -> String {
+    format!("c={}\r\n", net_address(ip))
+}
+
+fn net_address(ip: IpAddr) -> String {
+    let family = if ip.is_ipv4() { "IP4" } else { "IP6" };
+    format!("IN {family} {ip}")
 }
 
 /// The streams that a message describes.
