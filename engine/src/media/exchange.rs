@@ -6,6 +6,7 @@ use super::{
     Leg, Media, Refused, SessionId, Signalled,
     remote::{Reader, Remote},
     session::{Body, Exchange, Part, Slot, Stream},
+    source::Target,
 };
 use crate::{
     sdp::{Host, Ice, Origin, Rewrite, Sdp, StreamOut},
@@ -207,10 +208,35 @@ impl Media {
             is_ours: &|ip| self.is_ours(ip),
             is_media: &|at: SocketAddr| self.locals.contains_key(&at),
         };
-        sdp.streams()
-            .iter()
-            .map(|stream| reader.remote(stream))
-            .collect()
+        let remotes = sdp.streams().iter().map(|stream| reader.remote(stream));
+        let known = remotes.enumerate().map(|(stream, remote)| {
+            Ok(remote?.map(|remote| self.as_itself(session, (stream, from), remote)))
+        });
+        known.collect()
+    }
+
+    /// A party whose ICE checks we relay learns from their answers that it is our port on the
+    /// other leg, and may say so in its next description: it means itself, as it was.
+    fn as_itself(&self, session: SessionId, (stream, leg): (usize, Leg), said: Remote) -> Remote {
+        let before = self.sessions.get(&session).and_then(|s| s.end(stream, leg));
+        let Some(before) = before.and_then(|end| end.remote) else {
+            return said;
+        };
+        let is_itself = |target: &Target| {
+            let slot = target.declared.and_then(|at| self.locals.get(&at));
+            slot.is_some_and(|slot| {
+                (slot.session, slot.stream, slot.leg) == (session, stream, leg.other())
+            })
+        };
+        let as_before = |said: Target, before: Target| match is_itself(&said) {
+            true => before,
+            false => said,
+        };
+        Remote {
+            rtp: as_before(said.rtp, before.rtp),
+            rtcp: as_before(said.rtcp, before.rtcp),
+            ..said
+        }
     }
 
     /// A port pair on each leg for every stream that is in use and has none: all or nothing.

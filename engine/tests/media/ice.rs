@@ -97,3 +97,30 @@ fn what_does_no_ice_is_anchored_as_ever() {
         assert_ne!(wanted(&went), at(PHONE), "{ice:?}");
     }
 }
+
+#[test]
+fn a_party_that_calls_itself_by_our_other_address_means_itself() {
+    let mut gw = gateway(Ice::Relay);
+    let offer = gw
+        .offer(1, Leg::Caller, direct("10.99.1.20"), &with_ice(PHONE, 4000))
+        .unwrap();
+    let answer = gw
+        .answer(1, Leg::Callee, direct("192.0.2.10"), &with_ice(FAR, 6000))
+        .unwrap();
+    let (phone_told, far_told) = (wanted(&answer), wanted(&offer));
+    let _ = gw.seen(far_told, FAR);
+    let both = |gw: &Gateway| {
+        let flow = |at| gw.flow(at).map(|flow| (flow.source, flow.to));
+        (flow(phone_told), flow(far_told))
+    };
+    let before = both(&gw);
+    assert_eq!(before.0, Some((at(PHONE), at(FAR))));
+    assert_eq!(before.1, Some((at(FAR), at(PHONE))));
+    // As the answer to its check called it.
+    let mapped = audio(&far_told.to_string(), "a=ice-ufrag:9uB6\r\n");
+    gw.offer(1, Leg::Caller, direct("10.99.1.20"), &mapped)
+        .unwrap();
+    gw.answer(1, Leg::Callee, direct("192.0.2.10"), &with_ice(FAR, 6000))
+        .unwrap();
+    assert_eq!(both(&gw), before);
+}

@@ -16,6 +16,15 @@ use super::{Launch, Node, Phone, Process};
 /// Where it takes commands, on its own address.
 const CONTROL: u16 = 4444;
 
+/// What it can do beyond calling.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kit {
+    /// Modules to load, by name.
+    pub modules: &'static [&'static str],
+    /// Parameters of its account, each with its semicolon.
+    pub account: &'static str,
+}
+
 /// A running baresip.
 pub struct Baresip {
     process: Process,
@@ -29,10 +38,25 @@ impl Baresip {
     /// # Errors
     /// When it does not register; the message quotes it.
     pub fn start(node: &Node, phone: &Phone, rtp: u16, commands: &[&str]) -> Result<Self> {
+        Self::start_with(node, phone, rtp, commands, &Kit::default())
+    }
+
+    /// The same with more of what it can do.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with(
+        node: &Node,
+        phone: &Phone,
+        rtp: u16,
+        commands: &[&str],
+        kit: &Kit,
+    ) -> Result<Self> {
         let folder = format!("/run/baresip/{}", phone.user);
+        let modules = kit.modules.iter().map(|name| format!("module {name}.so\n"));
         for (name, text) in [
-            ("config", config(phone, rtp)),
-            ("accounts", account(phone)),
+            ("config", config(phone, rtp) + &modules.collect::<String>()),
+            ("accounts", account(phone, kit.account)),
             ("contacts", String::new()),
         ] {
             node.cell().write(format!("{folder}/{name}"), text)?;
@@ -103,7 +127,7 @@ impl Baresip {
     }
 }
 
-fn account(phone: &Phone) -> String {
+fn account(phone: &Phone, more: &str) -> String {
     let Phone {
         user, proxy, over, ..
     } = phone;
@@ -112,7 +136,7 @@ fn account(phone: &Phone) -> String {
     format!(
         "<sip:{user}@{DOMAIN}{transport}>;auth_user={user};auth_pass={};\
          outbound=\"sip:{proxy}:{port}{transport}\";\
-         answermode=auto;regint=60;audio_codecs=PCMU\n",
+         answermode=auto;regint=60;audio_codecs=PCMU{more}\n",
         password(user)
     )
 }
