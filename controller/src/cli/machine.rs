@@ -86,6 +86,14 @@ pub(super) fn checks(config: Option<&Config>, socket: &Path) -> Vec<Check> {
             &rustix::system::uname().release().to_string_lossy(),
         ));
     }
+    for segment in crate::tunnel::traffic::joined(config) {
+        let tunnels = segment.tunnels.iter().map(|tunnel| &tunnel.interface);
+        checks.extend(
+            tunnels
+                .chain([&segment.interface])
+                .filter_map(|on| frames(on)),
+        );
+    }
     checks.extend(config.tls.iter().map(certificates));
     if config.gateway.mode == Mode::Transparent {
         checks.extend(transparent::checks());
@@ -135,6 +143,19 @@ fn segments(release: &str) -> Check {
     let remedy = "use a kernel of 6.6 or newer, or take `interface` out of [[segment]]: calls and \
                   routes through tunnels move on older ones too";
     Check::needed("segments", ok, found, remedy)
+}
+
+/// Both ends of what is joined at layer 2 need `ARPHRD_ETHER`; `None` while there is no such device.
+fn frames(name: &str) -> Option<Check> {
+    let kind = std::fs::read_to_string(format!("/sys/class/net/{name}/type")).ok()?;
+    let ok = kind.trim() == "1";
+    let found = format!(
+        "{name} carries {}Ethernet frames",
+        if ok { "" } else { "no " }
+    );
+    let remedy = "a segment's interface is joined at layer 2: use tunnels of layer 2 (VXLAN, gretap, \
+                  L2TP), or take `interface` out of [[segment]]: what is routed moves all the same";
+    Some(Check::needed("segment_frames", ok, found, remedy))
 }
 
 fn version(release: &str) -> Option<(u32, u32)> {
@@ -294,6 +315,15 @@ mod tests {
         assert_eq!(old.found, found);
         assert!(old.remedy.contains("6.6") && old.remedy.contains("[[segment]]"));
         assert!(segments("6.6.0").ok && segments("6.6.0").remedy.is_empty());
+    }
+
+    #[test]
+    fn mx1_a_segment_is_not_joined_to_a_tunnel_of_layer_3() {
+        let check = frames("lo").expect("it is there");
+        assert!(check.needed && !check.ok);
+        assert_eq!(check.found, "lo carries no Ethernet frames");
+        assert!(check.remedy.contains("VXLAN"), "{}", check.remedy);
+        assert!(frames("no-such-dev").is_none());
     }
 
     #[test]
