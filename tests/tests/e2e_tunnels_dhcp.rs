@@ -52,6 +52,10 @@ impl Lab {
 
     /// One probe; silence fails with its own code.
     fn probe(&self, interface: &str, ip: &str) -> Result<Value> {
+        self.probes(interface, ip, 1)
+    }
+
+    fn probes(&self, interface: &str, ip: &str, count: u8) -> Result<Value> {
         let launch = Launch::new(built("keepline")?).args([
             "--config",
             "/nonexistent",
@@ -64,6 +68,8 @@ impl Lab {
             ip,
             "--timeout",
             "1s",
+            "--count",
+            &count.to_string(),
         ]);
         let mut process = self.asking.start(&launch)?;
         let status = process.wait(Duration::from_secs(20))?;
@@ -215,6 +221,15 @@ fn mx10_the_answer_names_server_time_and_remedy() -> Result<()> {
             .is_some_and(|ms| ms > 0.0 && ms < 1000.0),
         "{answer}"
     );
+    // As often as it is told, each with an answer of its own.
+    let wire = Capture::start(&lab.asking, "t0", "udp dst port 67")?;
+    let thrice = lab.probes("t0", "192.0.2.77", 3)?;
+    let probes = list(&thrice, "probes");
+    let naks = probes.iter().filter(|probe| probe["outcome"] == "nak");
+    ensure!(naks.count() == 3 && probes.len() == 3, "{thrice}");
+    let asked = wire.frames()?;
+    let xids: std::collections::BTreeSet<_> = asked.iter().map(|f| &f.bytes[46..50]).collect();
+    ensure!(asked.len() == 3 && xids.len() == 3, "{xids:02x?}");
     // An ACK takes the lease, once, and configures nothing.
     for _ in 0..2 {
         ensure!(lab.outcome("t0", &format!("{NET}.104"))? == "ack");
