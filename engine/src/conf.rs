@@ -63,6 +63,20 @@ pub struct Group {
     pub hunt_budget: Duration,
     /// Networks it may call from beside its servers' addresses.
     pub inbound: Vec<Prefix>,
+    /// Whether its registrar is sent a Path.
+    pub path: PathUse,
+}
+
+/// Whether REGISTERs carry our Path (RFC 3327).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PathUse {
+    /// Where the phone supports it, or has one of its own.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
 }
 
 impl Group {

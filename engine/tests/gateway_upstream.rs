@@ -346,3 +346,25 @@ fn ex3_a_phone_in_a_call_is_brought_when_the_call_is_over() {
     world.pass_ms(1_100);
     assert_eq!(world.closed, [addr(BOB), addr(ALICE)]);
 }
+
+#[test]
+fn ex3_em11_who_registered_at_the_backup_is_brought_when_the_primary_is_back() {
+    let mut world = streams(50);
+    world.register("201", ALICE);
+    world.alive = vec![SS2];
+    world.pass(Duration::from_secs(40));
+    assert_eq!(world.closed, [addr(ALICE)]);
+    let anew = "10.99.1.11:40001";
+    world.hear(LAN, anew, &register("201", ALICE, 2, 3600));
+    let up = world.one(SS2, "REGISTER");
+    let contact = header(&up.msg, Name::Contact);
+    world.answer(&up, "200 OK", &format!("Contact: {contact};expires=3600\n"));
+    world.one(anew, "200");
+    world.alive = vec![SS1, SS2];
+    // Probes find it, and then it proves itself for a minute.
+    world.pass(Duration::from_secs(120));
+    assert_eq!(world.closed, [addr(ALICE), addr(anew)]);
+    world.to(SS1);
+    world.hear(LAN, ALICE, &register("201", ALICE, 3, 3600));
+    world.one(SS1, "REGISTER");
+}

@@ -5,7 +5,7 @@ use keepline_engine::{net::Side, tunnel::Detect};
 use super::{
     fault::Fault,
     model::{
-        Accept, Failback, Ice, Learn, Mode, OnPathDown, Prefer, ProbePolicy, Role, Stun,
+        Accept, Failback, Ice, Learn, Mode, OnPathDown, PathUse, Prefer, ProbePolicy, Role, Stun,
         SurvivabilityPolicy, XdpMode,
     },
     value::{Node, Value, quoted, read_text},
@@ -98,6 +98,7 @@ keywords!(Failback {
 keywords!(SurvivabilityPolicy {
     "off" => Off, "known" => Known, "open-lan" => OpenLan,
 } later ["local-users"]);
+keywords!(PathUse { "auto" => Auto, "on" => On, "off" => Off } later []);
 keywords!(Stun { "auto" => Auto, "on" => On, "off" => Off } later []);
 keywords!(OnPathDown { "silent" => Silent, "error" => Error } later []);
 keywords!(Learn { "once" => Once, "never" => Never } later []);

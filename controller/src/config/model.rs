@@ -222,6 +222,19 @@ pub struct Softswitch {
     pub failback_hold: Duration,
     /// Networks it may call from besides its servers' addresses.
     pub inbound: Vec<IpNet>,
+    /// Whether its registrar is sent a Path (RFC 3327).
+    pub path: PathUse,
+}
+
+/// `softswitch.path`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathUse {
+    /// Where the phone supports it, or has one of its own.
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
 }
 
 /// One server of a softswitch.

@@ -213,6 +213,11 @@ fn group(group: &model::Softswitch) -> conf::Group {
     conf::Group {
         domain: group.domain.clone(),
         hunt_budget: group.hunt_budget,
+        path: match group.path {
+            model::PathUse::Auto => conf::PathUse::Auto,
+            model::PathUse::On => conf::PathUse::On,
+            model::PathUse::Off => conf::PathUse::Off,
+        },
         inbound: group
             .inbound
             .iter()

@@ -182,6 +182,8 @@ fn binding(phone: &UdpSocket, now: Now) -> BindingRecord {
         granted: Duration::from_secs(3600),
         phone_until: keepline_engine::time::Wall(now.wall.0 + Duration::from_secs(60)),
         service_route: Vec::new(),
+        path: Vec::new(),
+        outbound: false,
         associated: Vec::new(),
     }
 }

@@ -58,6 +58,10 @@ pub(crate) struct Binding {
     pub(crate) challenged: Option<Mono>,
     /// Route for later requests (RFC 3608), hidden from the phone.
     pub(crate) service_route: Vec<Vec<u8>>,
+    /// The proxies between the phone and us, as requests to it carry them (RFC 3327).
+    pub(crate) path: Vec<Vec<u8>>,
+    /// Its registrar reaches it by the flow that it opened (RFC 5626).
+    pub(crate) outbound: bool,
     /// P-Associated-URI values of its last 2xx (RFC 7315): repeated in local answers.
     pub(crate) associated: Vec<String>,
 }

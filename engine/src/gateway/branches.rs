@@ -124,7 +124,7 @@ impl Gateway {
             listener: binding.listener,
             to: self.reach(binding),
             uri: binding.contact.clone(),
-            routes: Vec::new(),
+            routes: binding.path.clone(),
             parties: None,
             path: None,
         };

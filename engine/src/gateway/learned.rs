@@ -7,7 +7,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use super::{Gateway, deadlines::Deadline};
 use crate::{
-    conf::Group,
+    conf::{Group, PathUse},
     event::{Event, Evidence},
     health::{GroupConf, ServerConf},
     net::{GroupId, ListenerId, Side, Transport},
@@ -126,6 +126,7 @@ impl Gateway {
             domain: super::topology::host(at.ip()),
             hunt_budget: HUNT_BUDGET,
             inbound: Vec::new(),
+            path: PathUse::Auto,
             health: GroupConf {
                 name: format!("sip:{at}{}", over.uri_param()),
                 servers: vec![server],
@@ -193,6 +194,7 @@ impl Gateway {
             domain: String::new(),
             hunt_budget: HUNT_BUDGET,
             inbound: Vec::new(),
+            path: PathUse::Auto,
             health: GroupConf::default(),
         };
         self.topology = super::topology::Topology::new(&self.conf);

@@ -24,6 +24,7 @@ mod intercept;
 mod learned;
 mod nonces;
 mod operate;
+mod outbound;
 mod outgoing;
 mod persist;
 mod records;

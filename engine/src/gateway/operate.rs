@@ -97,6 +97,16 @@ impl Gateway {
         self.call_in(now, |binding| binding.group == group);
     }
 
+    /// A server is the group's choice from now on: registrations at those that only stood in for
+    /// it go there at their next refresh.
+    pub(super) fn returned_to(&mut self, now: Now, server: ServerId) {
+        let servers = &self.conf.groups[usize::from(server.group.0)].health.servers;
+        let priorities: Vec<u16> = servers.iter().map(|server| server.priority).collect();
+        let of = |server: ServerId| priorities.get(usize::from(server.index)).copied();
+        let stood_in = |at: ServerId| at.group == server.group && of(at) > of(server);
+        self.call_in(now, |binding| stood_in(binding.server));
+    }
+
     /// A server by its URI as configured, or by its address.
     fn server_named(&self, group: GroupId, named: &str) -> Option<ServerId> {
         let servers = &self.conf.groups[usize::from(group.0)].health.servers;

@@ -183,6 +183,8 @@ impl Gateway {
             granted: binding.granted,
             phone_until: self.clock.wall_at(binding.phone_until),
             service_route: binding.service_route.clone(),
+            path: binding.path.clone(),
+            outbound: binding.outbound,
             associated: binding.associated.clone(),
         }
     }
@@ -218,6 +220,8 @@ impl Gateway {
             due: false,
             challenged: None,
             service_route: record.service_route.clone(),
+            path: record.path.clone(),
+            outbound: record.outbound,
             associated: record.associated.clone(),
         };
         // Shaped with all others when it has to go upstream (EM17).

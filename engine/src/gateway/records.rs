@@ -89,6 +89,10 @@ pub struct BindingRecord {
     pub phone_until: Wall,
     /// Route for later requests (RFC 3608).
     pub service_route: Vec<Vec<u8>>,
+    /// The proxies between the phone and us (RFC 3327).
+    pub path: Vec<Vec<u8>>,
+    /// It is reached by the flow that it opened (RFC 5626).
+    pub outbound: bool,
     /// P-Associated-URI values of its last 2xx.
     pub associated: Vec<String>,
 }

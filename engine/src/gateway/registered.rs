@@ -7,6 +7,7 @@ use super::{
     bindings::Binding,
     context::{Context, Kind},
     deadlines::Deadline,
+    outbound::lists,
     registrar::{Asked, Pending},
 };
 use crate::{
@@ -35,7 +36,8 @@ impl Gateway {
         for asked in &register.asked {
             self.learn(now, register, asked, (*group, path.server, at), msg);
         }
-        let bytes = self.registered_back(now, &ctx, index, &register.aor, msg);
+        let bytes = self.registered_back(now, &ctx, index, register, msg);
+        let bytes = self.promise_keep(register.listener, &ctx.request, bytes);
         self.respond(now, id, 200, bytes);
     }
 
@@ -80,6 +82,8 @@ impl Gateway {
                 .addrs(Name::ServiceRoute)
                 .map(|addr| msg.slice(addr.value).to_vec())
                 .collect(),
+            path: register.path.clone(),
+            outbound: lists(msg, Name::Require, "outbound") && asked.opens_flow(),
             associated: msg
                 .values(Name::PAssociatedUri)
                 .map(|value| String::from_utf8_lossy(msg.slice(value)).into_owned())
@@ -147,17 +151,26 @@ impl Gateway {
         now: Now,
         ctx: &Context,
         index: usize,
-        aor: &str,
+        register: &Pending,
         msg: &Message,
     ) -> Vec<u8> {
         let mut edit = Edit::new(msg);
         let branch = &ctx.branches[index];
         self.readdress(&mut edit, ctx, branch, msg);
-        for name in [Name::Contact, Name::Expires, Name::Path, Name::ServiceRoute] {
+        let ours = [Name::Path, Name::ServiceRoute, Name::FlowTimer];
+        for name in [Name::Contact, Name::Expires].into_iter().chain(ours) {
             edit.remove_all(name);
         }
-        for contact in self.contacts_for_phone(now, aor) {
+        for contact in self.contacts_for_phone(now, &register.aor) {
             edit.push_back(Name::Contact, contact);
+        }
+        for path in &register.path {
+            edit.push_back(Name::Path, path);
+        }
+        // The registrar's own Require stands already.
+        let flow = self.flow_headers_of(register).into_iter();
+        for (name, value) in flow.filter(|(name, _)| *name != Name::Require) {
+            edit.push_back(name, value);
         }
         edit.finish()
     }

@@ -35,6 +35,8 @@ pub(crate) struct Pending {
     pub(crate) cseq: u32,
     /// User name and realm of its credentials.
     pub(crate) credentials: Option<Vec<u8>>,
+    /// The proxies between the phone and us (RFC 3327).
+    pub(crate) path: Vec<Vec<u8>>,
 }
 
 /// One contact of a REGISTER.
@@ -46,6 +48,13 @@ pub(crate) struct Asked {
     /// Seconds; 0 takes the binding away.
     pub(crate) expires: u32,
     pub(crate) token: String,
+}
+
+impl Asked {
+    /// Whether it names a flow of the phone's (RFC 5626 section 4.2).
+    pub(crate) fn opens_flow(&self) -> bool {
+        by_instance(&self.params)
+    }
 }
 
 impl Gateway {
@@ -109,6 +118,10 @@ impl Gateway {
             call_id: msg.call_id()?.to_vec(),
             cseq: msg.cseq()?.number,
             credentials: credentials(msg),
+            path: msg
+                .addrs(Name::Path)
+                .map(|addr| msg.slice(addr.value).to_vec())
+                .collect(),
         })
     }
 
@@ -205,14 +218,16 @@ impl Gateway {
                 binding.phone_until = now.mono + expires;
                 // The port may have moved (NAT, restart): requests follow it.
                 (binding.source, binding.listener) = (pending.source, pending.listener);
+                binding.path = pending.path.clone();
                 self.keep(found, binding);
             }
         }
         let contacts = self.contacts_for_phone(now, &pending.aor);
-        let headers: Vec<(Name, String)> = contacts
+        let mut headers: Vec<(Name, String)> = contacts
             .into_iter()
             .map(|value| (Name::Contact, value))
             .collect();
+        headers.extend(self.flow_headers_of(pending));
         self.answer_with(now, id, 200, &headers);
     }
 
@@ -231,6 +246,7 @@ impl Gateway {
         let request = ctx.request.clone();
         let branch = self.branch(&request, target);
         let mut edit = self.outgoing(&request, Side::Lan, target, &branch);
+        self.push_path(&mut edit, &request, target, register);
         edit.remove_all(Name::Contact);
         for asked in &register.asked {
             self.push_upstream_contact(&mut edit, target, &register.aor, asked);
@@ -274,6 +290,18 @@ impl Gateway {
                 [b"<", old.upstream_contact.as_slice(), b">;expires=0"].concat(),
             );
         }
+    }
+
+    /// What the 200 says of the phone's flow, when one of its contacts is one.
+    pub(super) fn flow_headers_of(&self, pending: &Pending) -> Vec<(Name, String)> {
+        let mut found = pending.asked.iter().filter_map(|asked| {
+            let id = self.bindings.find(&pending.aor, &asked.contact)?;
+            self.bindings.get(id).filter(|binding| binding.outbound)
+        });
+        found
+            .next()
+            .map(|binding| self.flow_headers(binding))
+            .unwrap_or_default()
     }
 
     /// What a phone is told: short, on UDP shorter, and never more than it asked for.

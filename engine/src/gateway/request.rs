@@ -220,6 +220,10 @@ impl Gateway {
             return self.answer(now, id, 404);
         };
         self.set_kind(id, Kind::ToPhone);
+        let failed = |binding| self.flow_failed(now, binding);
+        if self.bindings.get(binding).is_some_and(failed) {
+            return self.answer(now, id, 430);
+        }
         if self
             .bindings
             .get(binding)

@@ -25,6 +25,7 @@ impl Gateway {
         let phrase = sip::reason_phrase(code);
         let bytes = sip::respond(&ctx.request, code, phrase, tag.as_deref(), ctx.from);
         let bytes = with_headers(bytes, headers);
+        let bytes = self.promise_keep(ctx.listener, &ctx.request, bytes);
         self.respond(now, id, code, bytes);
     }
 

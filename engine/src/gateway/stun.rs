@@ -33,6 +33,9 @@ impl Gateway {
         {
             self.all_due(now, group);
         }
+        if let GroupState::Serving { active } = state {
+            self.returned_to(now, active.server);
+        }
         let state = self.gate_for(state);
         if let Some(gate) = self.gates.get_mut(usize::from(group.0)) {
             *gate = state;

@@ -50,6 +50,7 @@ impl Gateway {
             .into_iter()
             .map(|value| (Name::Contact, value))
             .collect();
+        headers.extend(self.flow_headers_of(pending));
         let associated = trusted.map(|known| known.associated).unwrap_or_default();
         headers.extend(
             associated
@@ -186,6 +187,8 @@ impl Gateway {
             service_route: inherited
                 .map(|known| known.service_route.clone())
                 .unwrap_or_default(),
+            path: pending.path.clone(),
+            outbound: inherited.is_some_and(|known| known.outbound) && asked.opens_flow(),
             associated: inherited
                 .map(|known| known.associated.clone())
                 .unwrap_or_default(),

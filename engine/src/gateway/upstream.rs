@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Gateway, Output, deadlines::Deadline};
+use super::{Gateway, Output, deadlines::Deadline, outbound::lists};
 use crate::{
     conf::Stun,
     event::{Event, Evidence},
@@ -72,6 +72,14 @@ pub(super) struct Flows {
     asked: HashMap<stun::Id, PathKey>,
 }
 
+impl Flows {
+    fn forget(&mut self, path: PathKey) {
+        if let Some(asked) = self.flows.remove(&path).and_then(|flow| flow.asked) {
+            self.asked.remove(&asked.id);
+        }
+    }
+}
+
 impl Gateway {
     /// The flows to a group's servers are kept alive from now on.
     pub(super) fn keep_alive(&mut self, now: Now, group: GroupId) {
@@ -87,7 +95,9 @@ impl Gateway {
                 let server = ServerId { group, index };
                 let path = PathKey { server, link };
                 if self.conf.listener_to(path).is_some() {
-                    self.upstream.flows.entry(path).or_default();
+                    // A learned softswitch may have the place of a forgotten one.
+                    self.upstream.forget(path);
+                    self.upstream.flows.insert(path, Flow::default());
                     self.keep_alive_next(now, path);
                 }
             }
@@ -97,7 +107,7 @@ impl Gateway {
     /// The next keepalive of a flow, or the next step of the one under way.
     pub(super) fn keep_alive_due(&mut self, now: Now, path: PathKey) {
         let Some((listener, server)) = self.flow_at(path) else {
-            self.upstream.flows.remove(&path);
+            self.upstream.forget(path);
             return;
         };
         let Some(flow) = self.upstream.flows.get(&path) else {
@@ -241,10 +251,8 @@ impl Gateway {
 
     /// What a REGISTER of a phone came back with says whether its server takes keepalives.
     pub(super) fn flow_shown(&mut self, path: PathKey, msg: &Message) {
-        let outbound = [Name::Require, Name::Supported].into_iter().any(|name| {
-            let mut values = msg.values(name);
-            values.any(|value| msg.slice(value).eq_ignore_ascii_case(b"outbound"))
-        });
+        let mut names = [Name::Require, Name::Supported].into_iter();
+        let outbound = names.any(|name| lists(msg, name, "outbound"));
         let timer = msg.header(Name::FlowTimer).map(|span| msg.slice(span));
         let via = msg.top_via();
         let keep = via.and_then(|via| via.param(msg.bytes(), "keep")?.value);

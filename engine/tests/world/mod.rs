@@ -9,7 +9,9 @@
 use std::{net::SocketAddr, time::Duration};
 
 use keepline_engine::{
-    conf::{Accept, Conf, Group, Keepalive, Mode, Policy, Registration, Stun, Survivability},
+    conf::{
+        Accept, Conf, Group, Keepalive, Mode, PathUse, Policy, Registration, Stun, Survivability,
+    },
     event::Event,
     gateway::{Gateway, Output, Records},
     health::{GroupConf, ServerConf},
@@ -131,6 +133,7 @@ pub fn conf() -> Conf {
             domain: "example.test".to_owned(),
             hunt_budget: Duration::from_secs(4),
             inbound: Vec::new(),
+            path: PathUse::Auto,
         }],
         accept: Accept::Peers,
         registration: Registration {

@@ -61,8 +61,10 @@ impl Softswitch {
         if digest {
             launch = launch.args(["-A", "WITH_DIGEST"]);
         }
-        if branch.cell().outside(format!("{folder}/stun")).exists() {
-            launch = launch.args(["-A", "WITH_STUN"]);
+        for (mark, define) in [("stun", "WITH_STUN"), ("path", "WITH_PATH")] {
+            if branch.cell().outside(format!("{folder}/{mark}")).exists() {
+                launch = launch.args(["-A", define]);
+            }
         }
         let process = node.start(&launch)?;
         answers(node, SOFTSWITCHES[index], domain)
@@ -80,8 +82,16 @@ impl Softswitch {
     /// # Errors
     /// When that cannot be written down.
     pub fn speaks_stun(branch: &Branch, index: usize) -> Result<()> {
-        let mark = format!("/run/ss{}/stun", index + 1);
-        branch.cell().write(mark, "")
+        mark(branch, index, "stun")
+    }
+
+    /// Lets the one with this index keep the Path of registrations (RFC 3327), from its next
+    /// start on.
+    ///
+    /// # Errors
+    /// When that cannot be written down.
+    pub fn keeps_paths(branch: &Branch, index: usize) -> Result<()> {
+        mark(branch, index, "path")
     }
 
     /// `kill -9`: its ports answer with ICMP from now on.
@@ -137,6 +147,11 @@ impl Softswitch {
     pub fn process(&self) -> &Process {
         &self.process
     }
+}
+
+fn mark(branch: &Branch, index: usize, what: &str) -> Result<()> {
+    let file = format!("/run/ss{}/{what}", index + 1);
+    branch.cell().write(file, "")
 }
 
 fn config(index: usize, domain: &str) -> String {

@@ -10,7 +10,7 @@ use keepline_engine::net::Transport;
 
 use super::super::{
     fault::Fault,
-    model::{Backoff, Failback, Prefer, ProbePolicy, Server, Softswitch},
+    model::{Backoff, Failback, PathUse, Prefer, ProbePolicy, Server, Softswitch},
     section::Section,
     text::ServerUri,
     value::At,
@@ -212,6 +212,7 @@ fn health(section: &mut Section<'_>) -> Softswitch {
         domain: String::new(),
         servers: Vec::new(),
         inbound: Vec::new(),
+        path: section.get("path", PathUse::Auto),
         probe: section.get("probe", ProbePolicy::Idle),
         interval,
         timeout: timeout.value,

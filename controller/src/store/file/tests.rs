@@ -77,6 +77,8 @@ fn binding(id: u64) -> Change {
         granted: Duration::from_secs(3600),
         phone_until: Wall(Duration::from_micros(1_800_000_060_000_001)),
         service_route: vec![b"<sip:203.0.113.10;lr>".to_vec()],
+        path: Vec::new(),
+        outbound: false,
         associated: vec!["<sip:7@example.test>".to_owned()],
     }))
 }

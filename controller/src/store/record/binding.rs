@@ -29,6 +29,10 @@ pub(super) struct Binding {
     granted_s: u64,
     phone_until: At,
     service_route: Vec<Text>,
+    #[serde(default)]
+    path: Vec<Text>,
+    #[serde(default)]
+    outbound: bool,
     associated: Vec<String>,
 }
 
@@ -85,6 +89,8 @@ impl From<&BindingRecord> for Binding {
             granted_s: record.granted.as_secs(),
             phone_until: record.phone_until.into(),
             service_route: texts(&record.service_route),
+            path: texts(&record.path),
+            outbound: record.outbound,
             associated: record.associated.clone(),
         }
     }
@@ -110,6 +116,8 @@ impl From<Binding> for BindingRecord {
             granted: Duration::from_secs(stored.granted_s),
             phone_until: stored.phone_until.into(),
             service_route: bytes(stored.service_route),
+            path: bytes(stored.path),
+            outbound: stored.outbound,
             associated: stored.associated,
         }
     }
