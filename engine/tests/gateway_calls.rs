@@ -355,3 +355,47 @@ fn case_s8_replies_go_to_the_real_source() {
         "{via}"
     );
 }
+
+/// RFC 3311 section 5.1: a refused UPDATE leaves the session as it was, and no offer open: the
+/// other party's next offer would be answered 491 otherwise.
+#[test]
+fn a_refused_update_leaves_no_open_offer() {
+    let mut world = World::new();
+    world.register("201", ALICE);
+    world.hear(LAN, ALICE, &invite("201", ALICE, "202", 1, ""));
+    world.one(ALICE, "100");
+    let up = world.one(SS1, "INVITE");
+    let answer = body(&sdp("203.0.113.9:6000", 6000));
+    let far = "Contact: <sip:202@192.0.2.10:5060>\n";
+    world.answer(&up, "200 OK", &format!("{far}{answer}"));
+    world.one(ALICE, "200");
+    world.hear(LAN, ALICE, &follow("ACK", "201", ALICE, "202", 1, ""));
+    world.one(SS1, "ACK");
+    let offer = body(&sdp(ALICE, 4002));
+    world.hear(
+        LAN,
+        ALICE,
+        &follow("UPDATE", "201", ALICE, "202", 2, &offer),
+    );
+    let update = world.one(SS1, "UPDATE");
+    world.answer(&update, "488 Not Acceptable Here", "");
+    world.one(ALICE, "488");
+    let call_id = up.msg.call_id().expect("a Call-ID");
+    let call_id = String::from_utf8_lossy(call_id);
+    let offer = body(&sdp("203.0.113.9:6000", 6002));
+    let theirs = format!(
+        "UPDATE sip:201@198.51.100.1:5060 SIP/2.0
+Via: SIP/2.0/UDP 192.0.2.10:5060;branch=z9hG4bKtheirs
+Max-Forwards: 70
+From: <sip:202@example.test>;tag=b1
+To: <sip:201@example.test>;tag=a1
+Call-ID: {call_id}
+CSeq: 5 UPDATE
+{far}{offer}"
+    );
+    world.hear(WAN, SS1, &theirs);
+    let asked = world.one(ALICE, "UPDATE");
+    let accepted = body(&sdp(ALICE, 4000));
+    world.answer(&asked, "200 OK", &accepted);
+    world.one(SS1, "200");
+}
