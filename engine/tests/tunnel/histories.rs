@@ -15,6 +15,13 @@ const STEPS: usize = 150;
 const RETURNS: usize = 7;
 const WINDOW: u64 = 30 * 60 * 1_000;
 
+/// Returns that are closer than this belong together: the longest hold of ten minutes before the
+/// first, and the half hour in which flaps are not forgotten.
+const TOGETHER: u64 = 20 * 60 * 1_000;
+
+/// When, what was in use, what is from then on, and by which rule.
+type Switch = (u64, Option<TunnelId>, TunnelId, &'static str);
+
 /// What a history is judged by, at one moment.
 #[derive(Debug, Clone)]
 pub(crate) struct Moment {
@@ -126,9 +133,7 @@ pub(crate) fn moment(of: &Moment) -> Result<(), String> {
 ///
 /// # Errors
 /// What does not.
-pub(crate) fn switches(
-    all: &[(u64, Option<TunnelId>, TunnelId, &'static str)],
-) -> Result<(), String> {
+pub(crate) fn switches(all: &[Switch]) -> Result<(), String> {
     let mut active = None;
     for (at, from, to, rule) in all {
         if *from != active || Some(*to) == active {
@@ -140,15 +145,7 @@ pub(crate) fn switches(
         if *rule != "fail_back" {
             continue;
         }
-        let left = all
-            .iter()
-            .rev()
-            .find(|(then, from, ..)| then < at && *from == Some(*to));
-        if left.is_some_and(|(then, ..)| at - then < 30_000) {
-            return Err(format!(
-                "{to:?} back at {at}, less than 30 s after it was left"
-            ));
-        }
+        damped(all, *at, *to)?;
         let returns = all
             .iter()
             .filter(|(then, _, t, rule)| {
@@ -162,6 +159,34 @@ pub(crate) fn switches(
         }
     }
     Ok(())
+}
+
+/// A return waits for 30 s from when the tunnel was left, and twice as long for each return
+/// before it that did not last, up to ten minutes (signalling.md section 15).
+fn damped(all: &[Switch], at: u64, to: TunnelId) -> Result<(), String> {
+    let mut hold = 30_000;
+    let mut later = None;
+    let mut back = all.iter().rev().filter(|(then, ..)| *then < at);
+    // Backwards: when it was left, and the return before that.
+    while let Some((left, .., rule)) = back.find(|(_, from, ..)| *from == Some(to)) {
+        if later.is_none() {
+            later = Some(*left);
+        }
+        let lost = *rule != "fail_back";
+        let came = back.clone().find(|(_, _, t, _)| *t == to);
+        let flapped = came
+            .is_some_and(|(came, _, _, rule)| *rule == "fail_back" && lost && at - came < TOGETHER);
+        if !flapped {
+            break;
+        }
+        hold = (hold * 2).min(600_000);
+    }
+    match later {
+        Some(left) if at - left < hold => Err(format!(
+            "{to:?} back at {at}, less than {hold} ms after it was left at {left}"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Plays the histories of these seeds.
@@ -207,6 +232,12 @@ fn mx8_the_judges_of_histories_see_planted_faults() {
     switches(&[start, over(10), back(30_009)]).expect_err("too soon");
     switches(&[start, over(10), over(20)]).expect_err("two active");
     switches(&[start, (10, None, b, "fail_over")]).expect_err("two active");
+    let twice = [start, over(10), back(30_010), over(40_000), back(100_000)];
+    assert_eq!(switches(&twice), Ok(()));
+    let undamped = [start, over(10), back(30_010), over(40_000), back(99_999)];
+    switches(&undamped).expect_err("the second return waits a minute");
+    let apart = [over(2_000_000), back(2_030_000)];
+    assert_eq!(switches(&[&twice[..], &apart].concat()), Ok(()));
     let mut flaps = vec![start];
     for n in 0..8 {
         flaps.extend([over(n * 40_000), back(n * 40_000 + 35_000)]);
