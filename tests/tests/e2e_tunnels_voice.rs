@@ -168,6 +168,32 @@ fn kl6_mx8_calls_that_stall_together_have_the_tunnel_asked_and_move_with_it() ->
     calls.iter_mut().try_for_each(Call::done)
 }
 
+/// No tunnel, one way, and no request under way: only the media tells.
+#[test]
+fn kl6_calls_that_stall_together_have_the_server_asked() -> Result<()> {
+    let office = Office::open_on(branch()?, &Opening::default())?;
+    office.register()?;
+    let _calls = talk(&office, HOLD)?;
+    first_way(&office, "0")?;
+    let died = epoch();
+    let asked = moved(&office, "rtp_stalled", SOON)?;
+    ensure!(
+        asked
+            .to_string()
+            .contains("the RTP of 2 calls stalled together"),
+        "{asked}"
+    );
+    let verdict = moved(&office, "burst_unanswered", SOON)?;
+    let after = |event: &Value| Ok::<_, anyhow::Error>((at(event)? - died).as_millis());
+    println!(
+        "death to the question {} ms, to the verdict {} ms",
+        after(&asked)?,
+        after(&verdict)?
+    );
+    ensure!(after(&verdict)? <= 6_000, "the verdict came late");
+    Ok(())
+}
+
 /// Local ends, `ADDRESS%DEVICE:PORT`, of the gateway's connections to softswitches.
 fn connections(office: &Office) -> Result<Vec<String>> {
     let words = ["-Htn", "state", "established", "dport", "=", ":5060"];

@@ -4,7 +4,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use keepline_engine::{
-    net::LinkId,
+    net::{LinkId, Side},
     time::Now,
     tunnel::stall::{STALL_AFTER, stalled_together},
 };
@@ -61,6 +61,26 @@ impl Driver {
             if let Some(stall) = stalled_together(self.idle_calls(now, link)) {
                 let at = now.mono - stall.silent;
                 self.tunnels.stalled(now, tunnel, stall.calls, at);
+            }
+        }
+    }
+
+    /// The same where media arrives by a WAN link that is no tunnel: the servers used over it are
+    /// asked. Every flow is looked at, hence once a second.
+    pub(super) fn watch_links(&mut self, now: Now) {
+        if self.gateway.media().flows().next().is_none() {
+            return;
+        }
+        let bare = |name: &str| self.config.tunnels.iter().all(|of| of.interface != name);
+        let links = (0..).map(LinkId).zip(&self.gateway.conf().links);
+        let wan: Vec<LinkId> = links
+            .filter(|(_, link)| link.side == Side::Wan && bare(&link.name))
+            .map(|(id, _)| id)
+            .collect();
+        for link in wan {
+            if let Some(stall) = stalled_together(self.idle_calls(now, link)) {
+                let since = now.mono - stall.silent;
+                self.gateway.media_stalled(now, link, stall.calls, since);
             }
         }
     }

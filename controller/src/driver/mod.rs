@@ -166,9 +166,7 @@ impl Driver {
                 }
                 Heard::Stream(told) => self.connection_told(now, told),
                 Heard::Media { local, from, bytes } => {
-                    if !self.tunnels.is_empty() {
-                        self.media_heard.insert(local, now.mono);
-                    }
+                    self.media_heard.insert(local, now.mono);
                     self.slow_path(now, local, from, &bytes);
                 }
             }
@@ -244,8 +242,9 @@ impl Driver {
 
     fn tick(&mut self) {
         self.repair();
-        let now = self.clock.now().mono;
-        if let Err(error) = self.data_path.tick(self.config.media.timeout, now) {
+        let now = self.clock.now();
+        self.watch_links(now);
+        if let Err(error) = self.data_path.tick(self.config.media.timeout, now.mono) {
             tracing::warn!(%error, "fast path not tidied");
         }
         self.tell_degraded();

@@ -8,7 +8,7 @@ use crate::{
     media::Seen,
     net::{GroupId, LinkId, ServerId},
     sip::Message,
-    time::Now,
+    time::{Mono, Now},
 };
 
 /// Why a `switch` names nothing.
@@ -61,6 +61,13 @@ impl Gateway {
         }
         self.note_trouble(now, link);
         self.health.link_changed(now, link, up);
+        self.pump(now);
+    }
+
+    /// The RTP of several calls that arrives by this link ended together at `since` (KL6): the
+    /// servers used over it are asked.
+    pub fn media_stalled(&mut self, now: Now, link: LinkId, calls: usize, since: Mono) {
+        self.health.media_stalled(now, link, calls, since);
         self.pump(now);
     }
 

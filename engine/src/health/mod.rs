@@ -11,6 +11,7 @@
 //! | `verdict` | what follows from it: suspect, down, up, held, the group's active path |
 //! | `select` | the path for a request |
 //! | `change` | groups that come and go |
+//! | `stall` | media of several calls that went silent together |
 //! | `path`, `rtt`, `agenda`, `jitter` | the record of a path, and tools |
 
 mod agenda;
@@ -22,6 +23,7 @@ mod probes;
 mod requests;
 mod rtt;
 mod select;
+mod stall;
 mod types;
 mod verdict;
 mod view;

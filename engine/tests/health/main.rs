@@ -6,3 +6,4 @@ mod failback;
 mod loss;
 mod props;
 mod sim;
+mod stall;
