@@ -321,8 +321,8 @@ fn each_setting_out_of_bounds_has_its_place_and_hint() {
             "15:9 found an integer | write a range in quotes: \"10000-32767\"",
         ),
         (
-            "[media]\nice = \"relay\"",
-            "15:7 `relay` is not supported in this version | write `strip`",
+            "[media]\nice = \"lite\"",
+            "15:7 `lite` is not a value of this key | write `strip` or `relay` or `pass`",
         ),
         (
             "[fastpath]\npin = \"keepline\"",
