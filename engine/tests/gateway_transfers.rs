@@ -191,8 +191,8 @@ fn em18_what_phones_say_of_calls_in_bodies_is_hidden_too() {
 
 const TERMINATED: &str = "Event: refer\nSubscription-State: terminated;reason=noresource\n";
 
-#[test]
-fn the_subscription_of_a_refer_outlives_the_bye_until_its_last_notify() {
+/// The far party referred Alice, who agreed, and hung up.
+fn referred_and_hung_up() -> World {
     let mut world = World::new();
     let call_id = call(&mut world);
     let refer = referred_by_far(&mut world, &call_id, "<sip:203@example.test>");
@@ -205,6 +205,12 @@ fn the_subscription_of_a_refer_outlives_the_bye_until_its_last_notify() {
     world.hear(WAN, SS1, &far("BYE", &call_id, 8, ""));
     let bye = world.one(ALICE, "BYE");
     world.answer(&bye, "200 OK", "");
+    world
+}
+
+#[test]
+fn the_subscription_of_a_refer_outlives_the_bye_until_its_last_notify() {
+    let mut world = referred_and_hung_up();
     world.one(SS1, "200");
     assert_eq!(world.gateway.call_count(), 0, "the call is over");
     assert_eq!(world.gateway.media().flows().count(), 0);
@@ -237,17 +243,7 @@ fn the_subscription_of_a_refer_outlives_the_bye_until_its_last_notify() {
 
 #[test]
 fn a_referred_phone_that_never_says_how_it_went_is_forgotten() {
-    let mut world = World::new();
-    let call_id = call(&mut world);
-    let refer = referred_by_far(&mut world, &call_id, "<sip:203@example.test>");
-    world.answer(
-        &refer,
-        "202 Accepted",
-        &format!("Contact: <sip:201@{ALICE}>\n"),
-    );
-    world.hear(WAN, SS1, &far("BYE", &call_id, 8, ""));
-    let bye = world.one(ALICE, "BYE");
-    world.answer(&bye, "200 OK", "");
+    let mut world = referred_and_hung_up();
     assert_eq!(world.store.dialogs.len(), 1);
     world.pass_ms(333_000);
     assert!(world.store.dialogs.is_empty());

@@ -204,8 +204,8 @@ fn connections(office: &Office) -> Result<Vec<String>> {
     Ok(local)
 }
 
-/// Connections are on the device that carries their interface, and do not notice; media comes
-/// home with the tunnel.
+/// Connections are on the device that carries their interface; media comes home with the tunnel.
+/// Where both ways work, at the return, a connection may end and be opened anew.
 #[test]
 fn mx8_connections_to_the_softswitch_move_with_the_tunnel_and_calls_come_home() -> Result<()> {
     let scene = raise(Transport::Tcp)?;

@@ -27,6 +27,18 @@ fn office() -> Result<Office> {
     Office::open_on(branch, &opening())
 }
 
+/// The same once its STUN was answered, with the capture that saw it.
+fn answered() -> Result<(Office, Capture)> {
+    let office = office()?;
+    let wire = Capture::start(&office.branch.gw, "wan0", "udp port 5060")?;
+    wait::until("the first answer", LIMIT, || {
+        let frames = wire.frames().ok()?;
+        let answers = sent(&frames, GATEWAY_WAN, ANSWER).ok()?;
+        (!answers.is_empty()).then_some(())
+    })?;
+    Ok((office, wire))
+}
+
 fn octets(address: &str) -> Result<[u8; 4]> {
     Ok(address.parse::<std::net::Ipv4Addr>()?.octets())
 }
@@ -84,13 +96,7 @@ fn told(office: &Office, rule: &str) -> Result<serde_json::Value> {
 
 #[test]
 fn ex4_another_address_in_the_answers_is_a_changed_flow() -> Result<()> {
-    let office = office()?;
-    let wire = Capture::start(&office.branch.gw, "wan0", "udp port 5060")?;
-    wait::until("the first answer", LIMIT, || {
-        let frames = wire.frames().ok()?;
-        let answers = sent(&frames, GATEWAY_WAN, ANSWER).ok()?;
-        (!answers.is_empty()).then_some(())
-    })?;
+    let (office, _wire) = answered()?;
     let nat = format!(
         "table ip nat {{
            chain out {{
@@ -112,13 +118,7 @@ fn ex4_another_address_in_the_answers_is_a_changed_flow() -> Result<()> {
 
 #[test]
 fn ex4_who_falls_silent_in_stun_alone_stays_up() -> Result<()> {
-    let office = office()?;
-    let wire = Capture::start(&office.branch.gw, "wan0", "udp port 5060")?;
-    wait::until("the first answer", LIMIT, || {
-        let frames = wire.frames().ok()?;
-        let answers = sent(&frames, GATEWAY_WAN, ANSWER).ok()?;
-        (!answers.is_empty()).then_some(())
-    })?;
+    let (office, wire) = answered()?;
     // What begins with 0001 and the magic cookie.
     let wall = "table ip wall {
                   chain in {

@@ -29,8 +29,8 @@ fn gateway(ice: Ice) -> Gateway {
     gw
 }
 
-#[test]
-fn a_relayed_offer_names_our_candidate_and_checks_are_forwarded() {
+/// A call whose parties do ICE by way of us; the offer and the answer as they went on.
+fn relayed() -> (Gateway, Vec<u8>, Vec<u8>) {
     let mut gw = gateway(Ice::Relay);
     let offer = gw
         .offer(1, Leg::Caller, direct("10.99.1.20"), &with_ice(PHONE, 4000))
@@ -38,6 +38,12 @@ fn a_relayed_offer_names_our_candidate_and_checks_are_forwarded() {
     let answer = gw
         .answer(1, Leg::Callee, direct("192.0.2.10"), &with_ice(FAR, 6000))
         .unwrap();
+    (gw, offer, answer)
+}
+
+#[test]
+fn a_relayed_offer_names_our_candidate_and_checks_are_forwarded() {
+    let (gw, offer, answer) = relayed();
     for body in [&offer, &answer] {
         let (text, at) = (String::from_utf8_lossy(body), wanted(body));
         let candidates: Vec<_> = text.lines().filter(|l| l.starts_with("a=cand")).collect();
@@ -100,13 +106,7 @@ fn what_does_no_ice_is_anchored_as_ever() {
 
 #[test]
 fn a_party_that_calls_itself_by_our_other_address_means_itself() {
-    let mut gw = gateway(Ice::Relay);
-    let offer = gw
-        .offer(1, Leg::Caller, direct("10.99.1.20"), &with_ice(PHONE, 4000))
-        .unwrap();
-    let answer = gw
-        .answer(1, Leg::Callee, direct("192.0.2.10"), &with_ice(FAR, 6000))
-        .unwrap();
+    let (mut gw, offer, answer) = relayed();
     let (phone_told, far_told) = (wanted(&answer), wanted(&offer));
     let _ = gw.seen(far_told, FAR);
     let both = |gw: &Gateway| {

@@ -20,7 +20,8 @@ impl Streams {
     }
 
     /// What uses an interface is on this device from now on: its listeners, and its connections,
-    /// which do not notice. Those that cannot move end, and their names are returned.
+    /// which do not notice as a rule: where the way that was left still works, some were seen to
+    /// end and be opened anew. Those that cannot move end, and their names are returned.
     pub(in crate::driver) fn carry(&mut self, interface: &str, device: &str) -> Vec<Key> {
         if let Some(carrier) = self.carried.get_mut(interface) {
             device.clone_into(carrier);
