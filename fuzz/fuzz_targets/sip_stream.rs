@@ -1,4 +1,4 @@
-//! The body is shared with `engine/tests/sip_corpus.rs`, which replays the corpus.
+//! The body is shared with `engine/tests/sip/corpus.rs`, which replays the corpus.
 #![no_main]
 
 #[path = "../../engine/tests/targets/stream.rs"]

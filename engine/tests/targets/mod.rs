@@ -1,5 +1,5 @@
 //! What must hold for any bytes: the bodies of the fuzz targets, replayed over the committed
-//! corpus by `sip_corpus.rs` in every run.
+//! corpus by `sip/corpus.rs` in every run.
 
 mod edit;
 mod message;

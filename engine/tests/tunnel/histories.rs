@@ -1,12 +1,12 @@
 //! Random histories from a seed, and what holds in all of them. A handful run here, a thousand
-//! in the soak (`tests/tests/soak_tunnels.rs`).
+//! in the soak (`tests/tests/soak/tunnels.rs`).
 
 use keepline_engine::{
     rng::Rng,
     tunnel::{Carrier, State, TunnelConf, TunnelId},
 };
 
-use crate::sim::{World, ms, secs};
+use super::sim::{World, ms, secs};
 
 /// Tunnels of a history: fast, classic, and a second classic one.
 const TUNNELS: u16 = 3;
@@ -95,7 +95,7 @@ fn step(world: &mut World, rng: &mut Rng, since: &mut [u64; TUNNELS as usize]) {
 
 fn moment_of(world: &World, since: &[u64; TUNNELS as usize]) -> Moment {
     let at = world.ms();
-    let busy = |(index, of): (usize, &crate::sim::Behaviour)| {
+    let busy = |(index, of): (usize, &super::sim::Behaviour)| {
         of.frames.is_some_and(|every| every <= ms(400))
             && world.carriers[index] == Carrier::Up
             && at.saturating_sub(since[index]) > 2_000

@@ -39,7 +39,9 @@ struct Profile {
     test: bool,
 }
 
-/// Builds all test binaries of the workspace and lists them, fast suites first.
+/// Builds all test binaries of the workspace and lists them, fast suites first. The binaries that
+/// end-to-end tests execute come with them: building those by themselves would build the libraries
+/// twice, since test dependencies ask for more of their features.
 pub(super) fn build() -> Result<Vec<TestBinary>> {
     let mut cargo = sh::cargo();
     cargo.args([
@@ -84,7 +86,7 @@ fn parse(line: &str) -> Option<TestBinary> {
     })
 }
 
-/// Only `tests/tests` needs root. There the file's name says which suite it is.
+/// Only `tests/tests` needs root. There the binary's name says which suite it is.
 fn suite_of(directory: &Path, target: &str, integration: bool) -> Suite {
     if !integration || !directory.ends_with("tests") {
         Suite::Unit
@@ -102,14 +104,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_name_decides_the_suite() {
+    fn the_name_decides_the_suite() {
         let tests = Path::new("/checkout/tests");
-        assert_eq!(suite_of(tests, "e2e_call", true), Suite::E2e);
-        assert_eq!(suite_of(tests, "soak_calls", true), Suite::Soak);
-        assert_eq!(suite_of(tests, "fixtures", true), Suite::Ebpf);
+        assert_eq!(suite_of(tests, "e2e", true), Suite::E2e);
+        assert_eq!(suite_of(tests, "soak", true), Suite::Soak);
+        assert_eq!(suite_of(tests, "ebpf", true), Suite::Ebpf);
         assert_eq!(suite_of(tests, "keepline_tests", false), Suite::Unit);
         assert_eq!(
-            suite_of(Path::new("/checkout/engine"), "e2e_x", true),
+            suite_of(Path::new("/checkout/engine"), "e2e", true),
             Suite::Unit
         );
     }

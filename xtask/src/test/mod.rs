@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::{bench, build, setup, sh};
+use crate::{bench, setup, sh};
 use discover::TestBinary;
 use results::{Outcome, Results};
 
@@ -44,12 +44,10 @@ pub(crate) fn run(suite: Suite, only: Option<&str>) -> Result<bool> {
     if suite.includes(Suite::Unit) && only.is_none() {
         now.extend(checks()?);
     }
-    // First the binaries that end-to-end tests execute, then the tests themselves.
     sh::step(
         "building",
         "tests run the real binaries and the eBPF object that ships",
     );
-    build::workspace(false)?;
     for binary in discover::build()? {
         if suite.includes(binary.suite) {
             now.extend(run_binary(&binary, only)?);

@@ -1,0 +1,5 @@
+//! What takes minutes: `cargo xtask test soak`.
+
+mod deaths;
+mod kills;
+mod tunnels;
