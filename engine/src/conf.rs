@@ -65,6 +65,8 @@ pub struct Group {
     pub inbound: Vec<Prefix>,
     /// Whether its registrar is sent a Path.
     pub path: PathUse,
+    /// Whether each of its servers knows the calls of the others.
+    pub shared_dialogs: bool,
 }
 
 /// Whether REGISTERs carry our Path (RFC 3327).

@@ -213,6 +213,7 @@ fn group(group: &model::Softswitch) -> conf::Group {
     conf::Group {
         domain: group.domain.clone(),
         hunt_budget: group.hunt_budget,
+        shared_dialogs: group.shared_dialogs,
         path: match group.path {
             model::PathUse::Auto => conf::PathUse::Auto,
             model::PathUse::On => conf::PathUse::On,

@@ -57,6 +57,10 @@ impl Gateway {
         }
         if let Kind::InDialog { dialog, sender } = ctx.kind {
             let method = ctx.request.method();
+            if code >= 200 {
+                let branch = ctx.branches[index].clone();
+                self.taken_over(dialog, sender.other(), &branch);
+            }
             self.refresh_target(dialog, sender.other(), msg, method, from);
             if code >= 200 && matches!(method, Some(Method::Invite | Method::Update)) {
                 self.await_media(now, dialog);

@@ -124,9 +124,7 @@ impl Gateway {
         };
         let first = !std::mem::replace(&mut ctx.branches[index].bye_sent, true);
         let branch = ctx.branches[index].clone();
-        let at = self.sent_protocol_and_by(branch.listener);
-        let ack = self.derived_branch(&branch, "ack");
-        let Some(mut draft) = Draft::ack_of_2xx(&branch.sent, msg, &at, &ack) else {
+        let Some(mut draft) = self.ack_of(&branch, msg) else {
             return;
         };
         self.send(branch.listener, branch.to, draft.build());
@@ -137,6 +135,25 @@ impl Gateway {
             let own = (&branch, branch.listener);
             let _ = self.originate(now, own, &draft.branch, draft.build());
         }
+    }
+
+    /// Acknowledges a 2xx that comes too late to be told of, in a call that goes on.
+    pub(super) fn acknowledge_late(&mut self, id: u64, index: usize, msg: &Message) {
+        let branch = self
+            .contexts
+            .get(&id)
+            .map(|ctx| ctx.branches[index].clone());
+        if let Some(branch) = branch
+            && let Some(draft) = self.ack_of(&branch, msg)
+        {
+            self.send(branch.listener, branch.to, draft.build());
+        }
+    }
+
+    fn ack_of(&self, branch: &Branch, msg: &Message) -> Option<Draft> {
+        let at = self.sent_protocol_and_by(branch.listener);
+        let ack = self.derived_branch(branch, "ack");
+        Draft::ack_of_2xx(&branch.sent, msg, &at, &ack)
     }
 
     fn derived_branch(&self, branch: &Branch, what: &str) -> String {

@@ -28,7 +28,8 @@ impl Gateway {
         let (group, aor) = match &ctx.kind {
             Kind::ToGroup { group, aor } => (*group, aor.clone()),
             Kind::Register { group, register } => (*group, register.aor.clone().into_bytes()),
-            Kind::Local | Kind::ToPhone | Kind::InDialog { .. } => return None,
+            Kind::InDialog { dialog, .. } => (self.sharing_group(*dialog)?, Vec::new()),
+            Kind::Local | Kind::ToPhone => return None,
         };
         let class = match ctx.request.method() {
             Some(Method::Invite) => Class::Invite,
@@ -76,6 +77,10 @@ impl Gateway {
         }
         self.counters.hunts += 1;
         if let Kind::InDialog { dialog, sender } = ctx.kind {
+            // A BYE is tried on: the server may be back before the transaction ends.
+            if ctx.request.method() != Some(Method::Bye) {
+                self.abandon(now, id, index);
+            }
             return self.server_gone(now, id, dialog, sender);
         }
         self.abandon(now, id, index);
@@ -152,15 +157,18 @@ impl Gateway {
     }
 
     /// A response on an abandoned branch: never relayed. 1xx is cancelled, a 2xx to an INVITE
-    /// acknowledged and ended; the transaction acknowledges everything else.
+    /// acknowledged, and ended when it began a call: in a call that goes on a BYE would end
+    /// that. The transaction acknowledges everything else.
     pub(super) fn late(&mut self, now: Now, id: u64, index: usize, msg: &Message, code: u16) {
-        let invite = self
-            .contexts
-            .get(&id)
-            .is_some_and(|ctx| ctx.request.method() == Some(Method::Invite));
+        let Some(ctx) = self.contexts.get(&id) else {
+            return;
+        };
+        let invite = ctx.request.method() == Some(Method::Invite);
+        let goes_on = matches!(ctx.kind, Kind::InDialog { .. });
         match code {
             _ if !invite => {}
             100..=199 => self.cancel_branch(now, id, index),
+            200..=299 if goes_on => self.acknowledge_late(id, index, msg),
             200..=299 => self.end_unwanted(now, id, index, msg),
             _ => {}
         }

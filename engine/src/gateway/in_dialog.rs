@@ -27,6 +27,7 @@ impl Gateway {
         };
         self.refresh_target(dialog, sender, &request, request.method(), from);
         self.note_cseq(dialog, sender, &request);
+        self.came_from_another(id, dialog, sender);
         let Some(target) = self.dialog_target(dialog, sender.other()) else {
             return self.answer(now, id, 481);
         };

@@ -127,6 +127,7 @@ impl Gateway {
             hunt_budget: HUNT_BUDGET,
             inbound: Vec::new(),
             path: PathUse::Auto,
+            shared_dialogs: false,
             health: GroupConf {
                 name: format!("sip:{at}{}", over.uri_param()),
                 servers: vec![server],
@@ -195,6 +196,7 @@ impl Gateway {
             hunt_budget: HUNT_BUDGET,
             inbound: Vec::new(),
             path: PathUse::Auto,
+            shared_dialogs: false,
             health: GroupConf::default(),
         };
         self.topology = super::topology::Topology::new(&self.conf);

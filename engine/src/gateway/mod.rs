@@ -39,6 +39,7 @@ mod respond;
 mod response;
 mod serving;
 mod silence;
+mod shared;
 mod sizes;
 mod strays;
 mod streams;

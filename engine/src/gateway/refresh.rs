@@ -40,11 +40,13 @@ impl Gateway {
         if self.is_dead_early(id, dialog) {
             return self.answer(now, id, 481);
         }
+        let asked = self.ask_another(now, id, dialog, sender);
         match self.contexts.get(&id).map(|ctx| ctx.request.method()) {
             Some(Some(Method::Bye)) => {
                 self.answer(now, id, 200);
                 self.end_dialog(now, dialog);
             }
+            _ if asked => {}
             Some(Some(Method::Invite | Method::Update))
                 if self.changes_nothing(id, dialog, sender) =>
             {

@@ -107,6 +107,9 @@ impl Gateway {
             }
             300.. if self.others_ring(id, index) => self.keep_best(now, id, index, msg, code),
             _ => {
+                if let Some((dialog, sender)) = self.refused_by_another(id, index, code) {
+                    return self.server_gone(now, id, dialog, sender);
+                }
                 self.deadlines.clear(Deadline::TimerC(id));
                 self.deadlines.clear(Deadline::HuntBudget(id));
                 self.deadlines.clear(Deadline::PhoneSilent(id));

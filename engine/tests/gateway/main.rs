@@ -10,6 +10,7 @@ mod outlives;
 mod restart;
 mod routes;
 mod silence;
+mod shared;
 mod sizes;
 mod streams;
 mod subscriptions;

@@ -3,10 +3,16 @@
 use crate::world::{
     ALICE, BOB, GW_WAN, LAN, SS1, SS2, Sent, WAN, World, body, conf, follow, invite, sdp,
 };
-use keepline_engine::{conf::Policy, sip::Name};
+use keepline_engine::{
+    conf::{Conf, Policy},
+    sip::Name,
+};
 
 fn with_policy(policy: Policy) -> World {
-    let mut conf = conf();
+    with(policy, conf())
+}
+
+fn with(policy: Policy, mut conf: Conf) -> World {
     conf.survivability.policy = policy;
     let mut world = World::with(conf);
     world.register("201", ALICE);
@@ -21,7 +27,7 @@ fn returned(world: &mut World) {
     world.sent.clear();
 }
 
-fn header(sent: &Sent, name: Name) -> String {
+pub(crate) fn header(sent: &Sent, name: Name) -> String {
     sent.msg
         .header(name)
         .map(|span| String::from_utf8_lossy(sent.msg.slice(span)).into_owned())
@@ -30,7 +36,16 @@ fn header(sent: &Sent, name: Name) -> String {
 
 /// Alice in a call through the primary, which then dies.
 fn call_without_server() -> World {
-    let mut world = with_policy(Policy::Known);
+    let mut world = call(conf());
+    world.alive = vec![SS2];
+    world.pass_ms(60_000);
+    world.sent.clear();
+    world
+}
+
+/// Alice in a call through the primary.
+pub(crate) fn call(conf: Conf) -> World {
+    let mut world = with(Policy::Known, conf);
     world.hear(
         LAN,
         ALICE,
@@ -50,13 +65,11 @@ fn call_without_server() -> World {
         &format!("Record-Route: <sip:192.0.2.10;lr>\nContact: <sip:900@203.0.113.9>\n{answer}"),
     );
     world.hear(LAN, ALICE, &follow("ACK", "201", ALICE, "900", 1, ""));
-    world.alive = vec![SS2];
-    world.pass_ms(60_000);
     world.sent.clear();
     world
 }
 
-fn refresh(cseq: u32, port: u16) -> String {
+pub(crate) fn refresh(cseq: u32, port: u16) -> String {
     let extra = format!(
         "Contact: <sip:201@{ALICE}>\nSession-Expires: 90;refresher=uac\nSupported: timer\n{}",
         body(&sdp(ALICE, port))

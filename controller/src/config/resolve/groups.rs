@@ -136,14 +136,6 @@ fn servers(section: &mut Section<'_>, spoken: &mut Vec<At<Transport>>) -> Option
 }
 
 /// Read, and not obeyed yet: requests in a dialog go to its own server.
-fn shared_dialogs(section: &mut Section<'_>) -> bool {
-    let shared = section.get_at("shared_dialogs", false);
-    if shared.value {
-        section.not_enforced("shared_dialogs");
-    }
-    shared.value
-}
-
 /// Neither many nor none.
 fn one_machine(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
@@ -223,7 +215,7 @@ fn health(section: &mut Section<'_>) -> Softswitch {
         hunt_budget: section.ranged("hunt_budget", s(4), ms(500)..=s(32)),
         after_100_timeout: section.ranged("after_100_timeout", s(12), s(1)..=s(180)),
         prefer: section.get("prefer", Prefer::Link),
-        shared_dialogs: shared_dialogs(section),
+        shared_dialogs: section.get("shared_dialogs", false),
         recover_answers: section.ranged("recover_answers", 3, 1..=100),
         down_codes: down_codes(section),
         failback: section.get("failback", Failback::Registration),

@@ -134,6 +134,7 @@ pub fn conf() -> Conf {
             hunt_budget: Duration::from_secs(4),
             inbound: Vec::new(),
             path: PathUse::Auto,
+            shared_dialogs: false,
         }],
         accept: Accept::Peers,
         registration: Registration {
