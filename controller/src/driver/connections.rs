@@ -22,6 +22,13 @@ impl Driver {
             Told::Frame { key, id, frame } if self.streams.is_current(key, id) => {
                 self.gateway.stream(now, key.0, key.1, frame);
             }
+            Told::Certified {
+                key,
+                id,
+                certificate,
+            } if self.streams.is_current(key, id) => {
+                self.gateway.certified(key.0, key.1, &certificate);
+            }
             Told::Broken {
                 key,
                 id,
@@ -58,6 +65,7 @@ impl Driver {
         let Some(key) = self.let_in(now, key, &socket) else {
             return;
         };
+        self.introduce(key.0, key.1);
         // Whoever used that port before is gone, although nobody said so.
         self.close(now, key);
         if !self.streams.adopt(key, socket) {

@@ -12,6 +12,7 @@ mod data_path;
 mod errqueue;
 mod explain;
 mod journal;
+mod neighbours;
 mod render;
 mod repair;
 mod secret;
@@ -49,7 +50,7 @@ use tokio::sync::mpsc;
 use crate::{
     api::{Ask, model, model::ApiError},
     config::Config,
-    netlink::{NetChange, Netlink},
+    netlink::{Neighbours, NetChange, Netlink},
     store::{Health, Store},
     tunnel::{self, Tunnels, traffic::Traffic},
 };
@@ -73,6 +74,7 @@ struct Driver {
     streams: Streams,
     data_path: Box<dyn DataPath>,
     netlink: Netlink,
+    neighbours: Neighbours,
     store: Box<dyn Store>,
     /// How the store was when it was asked last.
     store_health: Health,
@@ -148,6 +150,9 @@ impl Driver {
     fn hear(&mut self, first: Heard, queue: &mut mpsc::Receiver<Heard>) {
         for heard in batch(first, queue) {
             let now = self.clock.now();
+            if let Heard::Sip { listener, from, .. } = &heard {
+                self.introduce(*listener, *from);
+            }
             match heard {
                 Heard::Sip {
                     listener,
@@ -320,6 +325,9 @@ impl Driver {
             self.drain_tunnels();
         }
         self.tunnels.routes_changed(&self.netlink.table());
+        if let NetChange::Neighbour { ifindex, ip, mac } = change {
+            self.neighbour_changed(*ifindex, *ip, *mac);
+        }
         let (name, up) = match change {
             NetChange::Link { name, up, .. } => (Some(name.clone()), Some(*up)),
             NetChange::LinkGone { name, .. } => (Some(name.clone()), Some(false)),

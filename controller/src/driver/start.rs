@@ -26,7 +26,7 @@ use crate::{
     api::{Server, model::ApiError},
     config::{self, Config, LoadError, model::XdpMode},
     intercept::Interception,
-    netlink::{LinkResolver, Netlink},
+    netlink::{LinkResolver, Neighbours, Netlink},
     steer::LinkPlace,
     store::{FileStore, Health, OpenError},
     tls::Tls,
@@ -89,13 +89,15 @@ pub async fn run(options: Options) -> Result<(), StartError> {
         config_path,
         socket,
     } = options;
-    let (netlink, changes) = Netlink::start().await.map_err(|error| {
+    let unable = |error: &dyn std::fmt::Display| {
         StartError::new(
             "netlink",
             format!("netlink does not work: {error}"),
             "run as root, or with CAP_NET_ADMIN",
         )
-    })?;
+    };
+    let (netlink, changes) = Netlink::start().await.map_err(|error| unable(&error))?;
+    let neighbours = Neighbours::open().map_err(|error| unable(&error))?;
     let clock = SystemClock::new();
     let secret = secret::load(&config.store.path)
         .map_err(|error| store_error(&config.store.path, &error))?;
@@ -170,6 +172,7 @@ pub async fn run(options: Options) -> Result<(), StartError> {
         streams,
         data_path,
         netlink,
+        neighbours,
         store: Box::new(store),
         store_health: Health::default(),
         journal,

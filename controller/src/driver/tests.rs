@@ -101,6 +101,7 @@ impl World {
             streams,
             data_path: Box::new(NoDataPath),
             netlink,
+            neighbours: Neighbours::open().unwrap(),
             store: Box::new(store.clone()),
             store_health: Health::default(),
             journal: Journal::new(),
@@ -168,6 +169,7 @@ fn binding(phone: &UdpSocket, now: Now) -> BindingRecord {
         token: "token".to_owned(),
         upstream_contact: b"sip:token@127.0.0.1:5060".to_vec(),
         source,
+        proof: None,
         listener: ListenerRecord {
             link: "lo".to_owned(),
             transport: keepline_engine::net::Transport::Udp,

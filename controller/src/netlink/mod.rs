@@ -3,12 +3,14 @@
 //! [`Netlink::start`] keeps a [`Table`] current and says what changed. Address resolution (the
 //! one decision of this crate) is [`Table::next_hop`], on a consistent snapshot.
 
+mod ask;
 mod diff;
 mod dump;
 mod resolver;
 pub mod table;
 mod watch;
 
+pub(crate) use ask::Neighbours;
 pub(crate) use dump::{gateway, ip};
 pub use resolver::LinkResolver;
 pub use table::{LinkState, Mac, NextHop, Route, Table};

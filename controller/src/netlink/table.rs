@@ -83,6 +83,12 @@ impl Table {
             .map(|(&index, link)| (index, link))
     }
 
+    /// The MAC of a neighbour that answered.
+    #[must_use]
+    pub fn mac_of(&self, ifindex: u32, neighbour: IpAddr) -> Option<Mac> {
+        self.neighbours.get(&(ifindex, neighbour)).copied()
+    }
+
     /// The link that owns a local address.
     #[must_use]
     pub fn link_of_address(&self, address: IpAddr) -> Option<(u32, &LinkState)> {
@@ -135,6 +141,14 @@ impl Table {
 }
 
 impl LinkState {
+    /// Whether a neighbour with this address is one on the link itself.
+    #[must_use]
+    pub(crate) fn is_on_link(&self, ip: IpAddr) -> bool {
+        let nets = self.addresses.iter();
+        let mut nets = nets.filter_map(|&(address, prefix)| IpNet::new(address, prefix).ok());
+        nets.any(|net| net.contains(&ip))
+    }
+
     /// The address to speak from to a neighbour: one of its subnet, else the first of its
     /// family; never a link-local one, since what leaves goes beyond the neighbour.
     #[must_use]

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use super::proof::Proof;
 use crate::{
     net::{GroupId, ListenerId, ServerId},
     time::{Mono, Now, Wall},
@@ -33,6 +34,8 @@ pub(crate) struct Binding {
     pub(crate) upstream_contact: Vec<u8>,
     /// Where its REGISTER came from, and so where requests to it go while that can be reached.
     pub(crate) source: SocketAddr,
+    /// What proved who sent it.
+    pub(crate) proof: Option<Proof>,
     /// The listener it speaks to.
     pub(crate) listener: ListenerId,
     /// Call-ID and CSeq of its last accepted REGISTER: a refresh continues them.

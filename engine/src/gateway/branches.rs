@@ -98,7 +98,8 @@ impl Gateway {
         let aor = String::from_utf8_lossy(aor);
         let bindings = self.bindings.of_aor(&aor).into_iter();
         let mut bindings = bindings.filter_map(|id| self.bindings.get(id));
-        let own = bindings.find(|binding| binding.source.ip() == ctx.from.ip());
+        let proof = self.proof(ctx.listener, ctx.from);
+        let own = bindings.find(|binding| binding.is_from(ctx.from.ip(), proof));
         let routes = own.map(|binding| binding.service_route.iter());
         let asked = self.server_address(path.server).ip();
         let group = &self.conf.groups[usize::from(path.server.group.0)];

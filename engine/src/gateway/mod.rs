@@ -27,6 +27,7 @@ mod operate;
 mod outbound;
 mod outgoing;
 mod persist;
+mod proof;
 mod records;
 mod refresh;
 mod refusals;
@@ -38,8 +39,8 @@ mod request;
 mod respond;
 mod response;
 mod serving;
-mod silence;
 mod shared;
+mod silence;
 mod sizes;
 mod strays;
 mod streams;
@@ -57,7 +58,7 @@ mod words;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
 };
 
 use bindings::Bindings;
@@ -69,6 +70,7 @@ use release::Release;
 use topology::Topology;
 
 pub use operate::SwitchError;
+pub use proof::Proof;
 pub use records::{
     AskedRecord, BindingRecord, Change, DialogRecord, ListenerRecord, PartyRecord, PathRecord,
     Records, Restored,
@@ -189,6 +191,10 @@ pub struct Gateway {
     draining: Option<Mono>,
     /// Connections that a frame came by, and that are not known to be gone.
     connected: HashSet<(ListenerId, SocketAddr)>,
+    /// Ethernet addresses of neighbours on LAN links.
+    neighbours: HashMap<(LinkId, IpAddr), [u8; 6]>,
+    /// SHA-256 of the certificates of TLS clients.
+    certificates: HashMap<(ListenerId, SocketAddr), [u8; 32]>,
     /// Where else their far ends say that they listen, and which connection leads there.
     aliased: HashMap<(ListenerId, SocketAddr), SocketAddr>,
     /// Next hops that take no large request over a stream.
@@ -252,6 +258,8 @@ impl Gateway {
             upstream: upstream::Flows::default(),
             draining: None,
             connected: HashSet::new(),
+            neighbours: HashMap::new(),
+            certificates: HashMap::new(),
             aliased: HashMap::new(),
             sizes: sizes::Sizes::default(),
             counters: Counters::default(),

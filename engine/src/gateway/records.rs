@@ -4,6 +4,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use super::proof::Proof;
 use crate::{media::SessionRecord, net::Transport, time::Wall};
 
 /// One change of what a store holds.
@@ -69,6 +70,8 @@ pub struct BindingRecord {
     pub upstream_contact: Vec<u8>,
     /// Where its REGISTER came from.
     pub source: SocketAddr,
+    /// What proved who sent it.
+    pub proof: Option<Proof>,
     /// The listener it speaks to.
     pub listener: ListenerRecord,
     /// Call-ID of its last accepted REGISTER.

@@ -67,6 +67,7 @@ impl Gateway {
             token: asked.token.clone(),
             upstream_contact: self.contact_uri(asked.token.as_bytes(), at),
             source: register.source,
+            proof: register.proof,
             listener: register.listener,
             call_id: register.call_id.clone(),
             cseq: register.cseq,

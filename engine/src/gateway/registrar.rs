@@ -8,6 +8,7 @@ use super::{
     bindings::Binding,
     context::{Context, Kind},
     outgoing::Target,
+    proof::Proof,
 };
 use crate::{
     net::{GroupId, ListenerId, Side},
@@ -30,6 +31,7 @@ pub(crate) struct Pending {
     pub(crate) aor: String,
     pub(crate) asked: Vec<Asked>,
     pub(crate) source: SocketAddr,
+    pub(crate) proof: Option<Proof>,
     pub(crate) listener: ListenerId,
     pub(crate) call_id: Vec<u8>,
     pub(crate) cseq: u32,
@@ -99,9 +101,10 @@ impl Gateway {
         let msg = &ctx.request;
         let aor = self.aor(msg.slice(msg.to()?.uri));
         let contacts: Vec<NameAddr> = msg.contacts().collect();
+        let proof = self.proof(ctx.listener, ctx.from);
         let asked = match contacts.as_slice() {
             [only] if msg.slice(only.uri) == b"*" => {
-                (msg.expires() == Some(0)).then(|| self.every_contact(&aor, ctx.from))?
+                (msg.expires() == Some(0)).then(|| self.every_contact(&aor, ctx.from, proof))?
             }
             many if many.len() > MAX_CONTACTS => return None,
             many if many.iter().any(|addr| msg.slice(addr.uri) == b"*") => return None,
@@ -114,6 +117,7 @@ impl Gateway {
             aor,
             asked,
             source: ctx.from,
+            proof,
             listener: ctx.listener,
             call_id: msg.call_id()?.to_vec(),
             cseq: msg.cseq()?.number,
@@ -126,12 +130,12 @@ impl Gateway {
     }
 
     /// `Contact: *` means this phone's bindings, one by one: the AOR's other phones stay (F1).
-    fn every_contact(&self, aor: &str, from: SocketAddr) -> Vec<Asked> {
+    fn every_contact(&self, aor: &str, from: SocketAddr, proof: Option<Proof>) -> Vec<Asked> {
         self.bindings
             .of_aor(aor)
             .into_iter()
             .filter_map(|id| self.bindings.get(id))
-            .filter(|binding| binding.source.ip() == from.ip())
+            .filter(|binding| binding.is_from(from.ip(), proof))
             .map(|binding| Asked {
                 contact: binding.contact.clone(),
                 params: binding.params.clone(),
@@ -202,7 +206,7 @@ impl Gateway {
             .is_some_and(|binding| {
                 asked.expires > 0
                     && asked.params == binding.params
-                    && binding.source.ip() == pending.source.ip()
+                    && binding.is_from(pending.source.ip(), pending.proof)
                     && binding.call_id == pending.call_id
                     && binding.cseq < pending.cseq
                     && binding.credentials == pending.credentials
@@ -218,6 +222,7 @@ impl Gateway {
                 binding.phone_until = now.mono + expires;
                 // The port may have moved (NAT, restart): requests follow it.
                 (binding.source, binding.listener) = (pending.source, pending.listener);
+                binding.proof = pending.proof.or(binding.proof);
                 binding.path = pending.path.clone();
                 self.keep(found, binding);
             }

@@ -175,6 +175,7 @@ impl Gateway {
         self.deadlines.clear(Deadline::Unserved(listener, peer));
         self.deadlines.clear(Deadline::Offer(listener, peer));
         self.connected.remove(&(listener, peer));
+        self.certificates.remove(&(listener, peer));
         self.aliased
             .retain(|(on, _), end| (*on, *end) != (listener, peer));
         for client in self.transactions.connection_lost(listener, peer) {

@@ -26,7 +26,7 @@ impl Gateway {
 
     fn is_of_phone(&self, register: &Pending, binding: &Binding) -> bool {
         let named = |contact: &[u8]| register.asked.iter().any(|asked| asked.contact == contact);
-        if named(&binding.contact) || binding.source.ip() != register.source.ip() {
+        if named(&binding.contact) || !binding.is_from(register.source.ip(), register.proof) {
             return false;
         }
         let instance = instance_of(&binding.params);

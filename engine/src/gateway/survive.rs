@@ -22,6 +22,12 @@ use crate::{
 const MAX_CONTACTS: usize = 10;
 
 impl Gateway {
+    /// Whether phones of any group have no softswitch left.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.alone.contains(&true)
+    }
+
     /// Whether phones of a group are served here at present.
     pub(super) fn on_our_own(&self, group: GroupId) -> bool {
         let alone = self
@@ -75,7 +81,7 @@ impl Gateway {
             .into_iter()
             .filter_map(|id| self.bindings.get(id))
             .find(|binding| {
-                binding.source.ip() == pending.source.ip()
+                binding.is_from(pending.source.ip(), pending.proof)
                     && self.is_of(binding, group)
                     && binding.known(now.wall, self.conf.registration.known_for)
             });
@@ -97,6 +103,7 @@ impl Gateway {
             .map(|from| ctx.request.slice(from.uri))
             .unwrap_or_default();
         let aor = self.aor(from);
+        let proof = self.proof(ctx.listener, ctx.from);
         self.conf.survivability.policy == Policy::OpenLan
             || self
                 .bindings
@@ -104,7 +111,7 @@ impl Gateway {
                 .into_iter()
                 .filter_map(|id| self.bindings.get(id))
                 .any(|binding| {
-                    binding.source.ip() == ctx.from.ip()
+                    binding.is_from(ctx.from.ip(), proof)
                         && binding.known(now.wall, self.conf.registration.known_for)
                 })
     }
@@ -171,6 +178,7 @@ impl Gateway {
                 .map(|known| known.upstream_contact.clone())
                 .unwrap_or_default(),
             source: pending.source,
+            proof: pending.proof,
             listener: pending.listener,
             call_id: pending.call_id.clone(),
             cseq: pending.cseq,

@@ -118,6 +118,23 @@ impl Branch {
         Ok(())
     }
 
+    /// A machine more on the LAN: with an Ethernet address of its own, where `phones` has one for
+    /// all its addresses.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn guest(&self, address: &str) -> Result<Node> {
+        let guest = Node::new("guest", &self.cell)?;
+        let there = guest.net().path();
+        self.phones.ip(&format!(
+            "link add link eth0 name mv0 netns {there} type macvlan mode bridge"
+        ))?;
+        guest.ip("link set mv0 name eth0")?;
+        guest.run("ethtool", &["-K", "eth0", "tx", "off"])?;
+        up(&guest, "eth0", &format!("{address}/24"))?;
+        Ok(guest)
+    }
+
     /// The gateway is the phones' router, for whatever is not on the LAN.
     ///
     /// # Errors

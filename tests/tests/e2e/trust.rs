@@ -2,11 +2,15 @@
 //! known phones from where they are known, and nobody else.
 
 use anyhow::{Result, ensure};
+use keepline_tests::lab::Node;
 use keepline_tests::lab::agent::Agent;
-use keepline_tests::lab::branch::{Branch, GATEWAY_LAN};
+use keepline_tests::lab::branch::GATEWAY_LAN;
 use keepline_tests::lab::gateway;
 use keepline_tests::lab::office::{LIMIT, Office, Opening};
 use keepline_tests::lab::sip::Message;
+
+/// Where somebody is who never registered.
+const THIEF: &str = "10.99.1.200";
 
 /// What is listed for a user: Contact and source.
 fn listed(office: &Office, user: &str) -> Result<Vec<(String, String)>> {
@@ -32,12 +36,8 @@ fn em22_em13_replayed_spoofed_and_wildcard_registers_are_refused() -> Result<()>
         .find_map(|message| message.header("Authorization"))
         .map(str::to_owned);
     let captured = captured.ok_or_else(|| anyhow::anyhow!("no credentials captured"))?;
-    let thief = Agent::new(
-        &office.branch.phones,
-        "666",
-        &Branch::phone(15),
-        GATEWAY_LAN,
-    )?;
+    let machine = office.branch.guest(THIEF)?;
+    let thief = Agent::new(&machine, "666", THIEF, GATEWAY_LAN)?;
     for softswitch in &office.branch.softswitches {
         softswitch.blackhole("eth0")?;
     }
@@ -46,7 +46,7 @@ fn em22_em13_replayed_spoofed_and_wildcard_registers_are_refused() -> Result<()>
     ensure!(before.len() == 1, "{before:?}");
 
     let own = format!("<sip:{}@{}:5060>", victim.user, victim.address);
-    let moved = format!("<sip:{}@{}:5060>", victim.user, Branch::phone(15));
+    let moved = format!("<sip:{}@{THIEF}:5060>", victim.user);
     let replay = format!("Authorization: {captured}\r\nExpires: 3600\r\n");
     let attempts = [
         (
@@ -92,4 +92,42 @@ fn em22_em13_replayed_spoofed_and_wildcard_registers_are_refused() -> Result<()>
     let seen = office.register_one(victim)?;
     ensure!(seen == [200], "the phone saw {seen:?}");
     Ok(())
+}
+
+/// While nobody can be asked, a phone is its Ethernet address: it may come with another IP
+/// address, and whoever was given its old one is nobody.
+#[test]
+fn em22_a_phone_with_a_new_address_is_known_and_who_has_its_old_one_is_not() -> Result<()> {
+    const USER: &str = "640";
+    const OLD: &str = "10.99.1.201";
+    const NEW: &str = "10.99.1.202";
+    let office = Office::open(&Opening {
+        digest: false,
+        ..Opening::default()
+    })?;
+    let contact = |at: &str| format!("<sip:{USER}@{at}:5060>");
+    // Each has a name of its own for its branches: the same one would be a retransmission.
+    let registers = |machine: &Node, name: &str, from: &str, contact: &str, status: u16| {
+        let phone = Agent::new(machine, name, from, GATEWAY_LAN)?;
+        let answer = phone.register_as(USER, contact, "Expires: 3600\r\n")?;
+        ensure!(answer.status() == status, "{name}: {}", answer.message.text);
+        anyhow::Ok(())
+    };
+    let phone = office.branch.guest(OLD)?;
+    registers(&phone, "first", OLD, &contact(OLD), 200)?;
+    for softswitch in &office.branch.softswitches {
+        softswitch.blackhole("eth0")?;
+    }
+    office.wait_group("survivability")?;
+
+    // DHCP gives it another address. It asks anew where the gateway is, as phones do.
+    phone.ip(&format!("address del {OLD}/24 dev eth0"))?;
+    phone.ip("neigh flush all")?;
+    phone.ip(&format!("address add {NEW}/24 dev eth0"))?;
+    registers(&phone, "moved", NEW, &contact(NEW), 200)?;
+
+    let thief = office.branch.guest(OLD)?;
+    registers(&thief, "thief", OLD, &contact(OLD), 403)?;
+    registers(&thief, "again", OLD, &contact(NEW), 403)?;
+    registers(&phone, "still", NEW, &contact(NEW), 200)
 }

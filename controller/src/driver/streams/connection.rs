@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{
     Hold, Key, Told,
@@ -104,11 +104,27 @@ pub(super) async fn accepted(
     };
     let (key, id) = (wire.key, wire.id);
     match timeout(wire.patience.message, acceptor.accept(socket)).await {
-        Ok(Ok(stream)) => return serve(stream, wire, queue, true).await,
+        Ok(Ok(stream)) => {
+            if let Some(certificate) = shown(&stream) {
+                wire.tell(Told::Certified {
+                    key,
+                    id,
+                    certificate,
+                })
+                .await;
+            }
+            return serve(stream, wire, queue, true).await;
+        }
         Ok(Err(error)) => tracing::debug!(peer = %key.1, %error, "no TLS with who connected"),
         Err(_) => tracing::debug!(peer = %key.1, "TLS takes too long"),
     }
     wire.tell(Told::Ended { key, id }).await;
+}
+
+/// The certificate that a client showed.
+fn shown(stream: &TlsStream<TcpStream>) -> Option<Vec<u8>> {
+    let chain = stream.get_ref().1.peer_certificates()?;
+    Some(chain.first()?.to_vec())
 }
 
 /// Opens a connection and serves it: it is held open, whatever is or is not said.

@@ -95,6 +95,15 @@ pub(in crate::driver) enum Told {
         /// The peer was reached, and is not who it must be.
         distrusted: bool,
     },
+    /// Who connected over TLS showed a certificate that was checked.
+    Certified {
+        /// Which connection.
+        key: Key,
+        /// Which of those that had this name.
+        id: u64,
+        /// The certificate, DER.
+        certificate: Vec<u8>,
+    },
     /// One that we opened stands.
     Opened {
         /// Which connection.

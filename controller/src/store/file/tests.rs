@@ -5,7 +5,9 @@ use std::{
 };
 
 use keepline_engine::{
-    gateway::{AskedRecord, BindingRecord, DialogRecord, ListenerRecord, PartyRecord, PathRecord},
+    gateway::{
+        AskedRecord, BindingRecord, DialogRecord, ListenerRecord, PartyRecord, PathRecord, Proof,
+    },
     media::{
         BodyRecord, EndRecord, ExchangeRecord, RemoteRecord, SessionRecord, SideRecord,
         SourceRecord, StreamRecord, TargetRecord, WindowRecord,
@@ -67,6 +69,7 @@ fn binding(id: u64) -> Change {
         token: "token".to_owned(),
         upstream_contact: b"sip:token@198.51.100.1:5060".to_vec(),
         source: "192.0.2.7:5060".parse().unwrap(),
+        proof: Some(Proof::Mac([2, 0, 0, 0, 0, 7])),
         listener: listener(),
         call_id: b"a\"b\\c\n".to_vec(),
         cseq: u32::MAX,

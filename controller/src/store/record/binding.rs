@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use keepline_engine::{
-    gateway::{BindingRecord, ListenerRecord},
+    gateway::{self, BindingRecord, ListenerRecord},
     net::Transport,
 };
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,8 @@ pub(super) struct Binding {
     token: String,
     upstream_contact: Text,
     source: SocketAddr,
+    #[serde(default)]
+    proof: Option<Proof>,
     listener: Listener,
     call_id: Text,
     cseq: u32,
@@ -34,6 +36,30 @@ pub(super) struct Binding {
     #[serde(default)]
     outbound: bool,
     associated: Vec<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Proof {
+    Mac([u8; 6]),
+    Certificate([u8; 32]),
+}
+
+impl From<gateway::Proof> for Proof {
+    fn from(proof: gateway::Proof) -> Self {
+        match proof {
+            gateway::Proof::Mac(mac) => Self::Mac(mac),
+            gateway::Proof::Certificate(sha256) => Self::Certificate(sha256),
+        }
+    }
+}
+
+impl From<Proof> for gateway::Proof {
+    fn from(proof: Proof) -> Self {
+        match proof {
+            Proof::Mac(mac) => Self::Mac(mac),
+            Proof::Certificate(sha256) => Self::Certificate(sha256),
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -79,6 +105,7 @@ impl From<&BindingRecord> for Binding {
             token: record.token.clone(),
             upstream_contact: (&record.upstream_contact).into(),
             source: record.source,
+            proof: record.proof.map(Proof::from),
             listener: (&record.listener).into(),
             call_id: (&record.call_id).into(),
             cseq: record.cseq,
@@ -106,6 +133,7 @@ impl From<Binding> for BindingRecord {
             token: stored.token,
             upstream_contact: stored.upstream_contact.into(),
             source: stored.source,
+            proof: stored.proof.map(gateway::Proof::from),
             listener: stored.listener.into(),
             call_id: stored.call_id.into(),
             cseq: stored.cseq,
