@@ -212,6 +212,7 @@ impl Gateway {
         self.edit_body(&mut edit, msg, (side, self.sight(&target)), body);
         let bytes = edit.finish();
         self.drain_media();
+        self.follows(now, (target.listener, target.to), &bytes);
         self.send(target.listener, target.to, bytes);
     }
 

@@ -149,7 +149,7 @@ pub struct Counters {
     pub hunts: u64,
     /// Keepalives answered or absorbed in userspace.
     pub keepalives: u64,
-    /// Requests over 1,300 bytes that went over UDP (RFC 3261 section 18.1.1).
+    /// Messages over 1,300 bytes that went over UDP (RFC 3261 section 18.1.1).
     pub large_over_udp: u64,
 }
 

@@ -39,8 +39,10 @@ impl Gateway {
         if code >= 200 {
             ctx.progress = Progress::Answered;
         }
-        let (listener, request) = (ctx.listener, ctx.request.clone());
-        self.transactions.respond(now, server, code, bytes);
+        let (listener, request, from) = (ctx.listener, ctx.request.clone(), ctx.from);
+        if self.transactions.respond(now, server, code, bytes.clone()) {
+            self.follows(now, (listener, from), &bytes);
+        }
         // A 2xx is settled by its ACK: until then whoever asked may not have it.
         if code >= 300 {
             self.settle_asked(listener, &request);

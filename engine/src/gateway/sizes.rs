@@ -1,5 +1,6 @@
-//! Requests too large for a datagram (RFC 3261 section 18.1.1, case S12): they take an offered
-//! stream; where there is none they go in fragments, counted and said once.
+//! Messages too large for a datagram (RFC 3261 section 18.1.1, case S12): requests take an offered
+//! stream; where there is none, and with what follows a request's way, they go in fragments,
+//! counted and said once.
 //!
 //! Only the Via tells the two ways apart: Contact and dialog stay with the datagrams' listener,
 //! so that what follows and fits goes as ever.
@@ -24,8 +25,8 @@ const REMEMBERED: Duration = Duration::from_secs(600);
 /// Next hops that are remembered: one that is forgotten is tried, and told of, again.
 const MAX_REMEMBERED: usize = 1024;
 
-/// A next hop on the WAN, or all phones of a link.
-type Hop = (LinkId, Option<SocketAddr>);
+/// A next hop on the WAN, or all phones of a link; `true` for what follows requests there.
+type Hop = (LinkId, Option<SocketAddr>, bool);
 
 /// Next hops that were sent large datagrams, each with when that is forgotten, and whether it
 /// refused a stream.
@@ -55,7 +56,7 @@ impl Sizes {
     }
 }
 
-/// Why a large request goes as a datagram.
+/// Why a large message goes as a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
     /// We have no listener whose Via a request over TCP could name.
@@ -70,6 +71,8 @@ pub(super) enum Why {
     Late,
     /// It refused, or closes what it accepts.
     Refused,
+    /// It is a response, or an ACK: it takes the way that the request took.
+    Follows,
 }
 
 impl Why {
@@ -85,6 +88,7 @@ impl Why {
             Self::Typed => "its transport is typed",
             Self::Known | Self::Refused => "no TCP at the next hop",
             Self::Late => "no connection within 500 ms",
+            Self::Follows => "it takes the way of the request",
         }
     }
 }
@@ -118,7 +122,7 @@ impl Gateway {
         if self.is_typed(target) {
             return Err(Why::Typed);
         }
-        let hop = (self.link(target.listener), Some(target.to));
+        let hop = (self.link(target.listener), Some(target.to), false);
         match self.sizes.refuses(hop, now.mono) {
             true => Err(Why::Known),
             false => Ok(stream),
@@ -216,41 +220,52 @@ impl Gateway {
         self.transactions.send_by(now, client, key, bytes, own)
     }
 
-    /// A large request goes as a datagram, which the network may lose for that alone.
+    /// A response or an ACK is on its way: like a request it may be lost for its size.
+    pub(super) fn follows(&mut self, now: Now, way: (ListenerId, SocketAddr), message: &[u8]) {
+        if message.len() > LARGEST && !self.transport(way.0).is_stream() {
+            self.fragmented(now, way, message, Why::Follows);
+        }
+    }
+
+    /// A large message goes as a datagram, which the network may lose for that alone.
     fn fragmented(
         &mut self,
         now: Now,
         (listener, to): (ListenerId, SocketAddr),
-        request: &[u8],
+        message: &[u8],
         why: Why,
     ) {
         self.counters.large_over_udp += 1;
+        let follows = why == Why::Follows;
         let link = self.link(listener);
         let name = self.conf.links[usize::from(link.0)].name.clone();
         let (hop, object) = match self.side(listener) {
             Side::Wan => (Some(to), format!("{to} {name}")),
             Side::Lan => (None, name),
         };
-        if !self.sizes.remember((link, hop), now.mono, why.refused()) {
+        let hop = (link, hop, follows);
+        if !self.sizes.remember(hop, now.mono, why.refused()) {
             return;
         }
-        let method = request
-            .split(|byte| *byte == b' ')
-            .next()
-            .unwrap_or(request);
+        // The status of a response, the method of a request.
+        let words = message.strip_prefix(b"SIP/2.0 ").unwrap_or(message);
+        let word = words.split(|byte| *byte == b' ').next().unwrap_or(words);
         let what = format!(
             "{} of {} bytes: {}; what is this large is sent in fragments, and may be lost",
-            method.escape_ascii(),
-            request.len(),
+            word.escape_ascii(),
+            message.len(),
             why.text()
         );
         self.out.push_back(Output::Event(Event {
             at: now,
             kind: "transport",
             object,
-            from: "tcp".to_owned(),
-            to: "udp".to_owned(),
-            rule: "request_over_1300_bytes",
+            from: if follows { "whole" } else { "tcp" }.to_owned(),
+            to: if follows { "fragments" } else { "udp" }.to_owned(),
+            rule: match follows {
+                true => "response_over_1300_bytes",
+                false => "request_over_1300_bytes",
+            },
             evidence: vec![Evidence { at: now, what }],
         }));
     }

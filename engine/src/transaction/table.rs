@@ -133,15 +133,15 @@ impl Transactions {
     }
 
     /// Sends a response and remembers it for retransmissions. What the transaction's state does
-    /// not allow any more is dropped: a second final response, a late 1xx, an id that ended. Of
-    /// a 2xx to INVITE each is sent: the far end repeats it (RFC 6026).
-    pub fn respond(&mut self, now: Now, id: ServerId, code: u16, bytes: Vec<u8>) {
+    /// not allow any more is dropped, and `false`: a second final response, a late 1xx, an id that
+    /// ended. Of a 2xx to INVITE each is sent: the far end repeats it (RFC 6026).
+    pub fn respond(&mut self, now: Now, id: ServerId, code: u16, bytes: Vec<u8>) -> bool {
         let Some(held) = self.servers.get_mut(&id) else {
-            return;
+            return false;
         };
         let before = held.inner.last.len();
         if !held.inner.respond(now, code, bytes.clone()) {
-            return;
+            return false;
         }
         let after = held.inner.last.len();
         let (listener, to) = (held.inner.listener, held.inner.to);
@@ -152,6 +152,7 @@ impl Transactions {
         });
         self.account(before, after);
         self.reschedule(AnyId::Server(id));
+        true
     }
 
     /// Sends a request and keeps sending it until it is answered.

@@ -51,8 +51,13 @@ fn over(sent: &Sent, listener: ListenerId, transport: &str) {
 }
 
 fn told(world: &World) -> usize {
-    let rule = |event: &&keepline_engine::event::Event| event.rule == "request_over_1300_bytes";
-    world.events.iter().filter(rule).count()
+    told_of(world, "request")
+}
+
+fn told_of(world: &World, what: &str) -> usize {
+    let rule = format!("{what}_over_1300_bytes");
+    let of_it = |event: &&keepline_engine::event::Event| event.rule == rule;
+    world.events.iter().filter(of_it).count()
 }
 
 fn registered(conf: Conf) -> World {
@@ -219,5 +224,29 @@ Content-Length: 0
         assert_eq!(told(&world) as u64, count);
         world.answer(&rings, "200 OK", &format!("Contact: <sip:201@{ALICE}>\n"));
         world.one(SS1, "200");
+    }
+}
+
+/// A 200 and an ACK take the way of their INVITE, whatever their size.
+#[test]
+fn case_s12_responses_and_acks_are_counted_too_and_said_once_per_hop() {
+    let fill = format!("X-Fill: {}\n", "x".repeat(1200));
+    let mut world = registered(conf());
+    for cseq in 1..3 {
+        world.hear(LAN, ALICE, &invite("201", ALICE, "202", cseq, ""));
+        world.one(ALICE, "100");
+        let up = world.one(SS1, "INVITE");
+        let before = world.gateway.counters().large_over_udp;
+        let contact = "Contact: <sip:202@192.0.2.10>\n";
+        world.answer(&up, "200 OK", &format!("{contact}{fill}"));
+        world.one(ALICE, "200");
+        let counted = world.gateway.counters().large_over_udp;
+        assert_eq!(counted, before + 1);
+        world.hear(LAN, ALICE, &follow("ACK", "201", ALICE, "202", cseq, &fill));
+        world.one(SS1, "ACK");
+        assert_eq!(world.gateway.counters().large_over_udp, counted + 1);
+        // One of the phone's link, one of the server.
+        assert_eq!((told(&world), told_of(&world, "response")), (0, 2));
+        world.pass_ms(100);
     }
 }
