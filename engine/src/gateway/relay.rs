@@ -35,6 +35,9 @@ impl Gateway {
         {
             return self.registered(now, id, index, msg);
         }
+        if self.is_over(id, msg) {
+            return self.end_unwanted(now, id, index, msg);
+        }
         let dialog = self.note_dialog(now, id, index, from, msg, code);
         let body = match self.body_back(now, id, index, dialog, from, msg) {
             Ok(body) => body,
@@ -69,6 +72,21 @@ impl Gateway {
         let bytes = self.response_back(&ctx, branch, msg, code, body);
         self.drain_media();
         self.respond(now, id, code, bytes);
+    }
+
+    /// A 2xx that is repeated although its call is over: whoever repeats it lacks our ACK, and
+    /// nobody else wants it. Without a media session its body would pass as it is.
+    fn is_over(&self, id: u64, msg: &Message) -> bool {
+        let call = self.contexts.get(&id).filter(|ctx| {
+            ctx.request.method() == Some(Method::Invite)
+                && !matches!(ctx.kind, Kind::InDialog { .. })
+        });
+        let open = |session: u64| self.media.holds(SessionId(session));
+        let accepts = matches!(msg.status(), Some(200..=299));
+        accepts
+            && call.is_some_and(|ctx| {
+                ctx.progress == Progress::Answered && !ctx.session.is_some_and(open)
+            })
     }
 
     /// The bytes of a response as the sender of the request must see it.

@@ -139,6 +139,12 @@ impl Media {
         self.replan(session);
     }
 
+    /// Whether this session is open.
+    #[must_use]
+    pub fn holds(&self, session: SessionId) -> bool {
+        self.sessions.contains_key(&session)
+    }
+
     /// Ends a session: its flows are cleared, its ports closed.
     pub fn close(&mut self, now: Now, session: SessionId) {
         let Some(state) = self.sessions.get(&session) else {

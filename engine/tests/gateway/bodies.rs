@@ -1,7 +1,9 @@
 //! Bodies through the gateway: session descriptions inside of others, and what bodies of events
 //! and references show of one side to the other (EM18).
 
-use crate::world::{self, ALICE, BOB, GW_WAN, LAN, SS1, Sent, WAN, World, invite, response, sdp};
+use crate::world::{
+    self, ALICE, BOB, GW_WAN, LAN, SS1, Sent, WAN, World, follow, invite, response, sdp,
+};
 
 fn message(extra: &str, kind: &str, body: &str) -> String {
     format!(
@@ -189,4 +191,37 @@ fn a_reference_is_written_as_its_reader_knows_phone_and_dialog() {
         "{}",
         up.text()
     );
+}
+
+/// Whose ACK was lost repeats its 200 after the call is over too: its addresses stay hidden, and it
+/// is told to stop.
+#[test]
+fn em18_a_200_that_is_repeated_after_its_call_is_acknowledged_and_shown_to_nobody() {
+    let mut world = World::new();
+    world.register("201", ALICE);
+    world.hear(LAN, ALICE, &invite("201", ALICE, "202", 1, ""));
+    world.one(ALICE, "100");
+    let up = world.one(SS1, "INVITE");
+    let far = world::body(&sdp("203.0.113.9:6000", 6000));
+    let accepts = format!("Contact: <sip:202@203.0.113.9:5080>\n{far}");
+    world.answer(&up, "200 OK", &accepts);
+    assert!(!world.one(ALICE, "200").text().contains("203.0.113."));
+    for (method, cseq) in [("ACK", 1), ("BYE", 2)] {
+        world.hear(LAN, ALICE, &follow(method, "201", ALICE, "202", cseq, ""));
+    }
+    let bye = world.to(SS1).into_iter().find(|sent| sent.what() == "BYE");
+    world.answer(&bye.expect("a BYE"), "200 OK", "");
+    world.one(ALICE, "200");
+    for repetition in 0..3 {
+        world.pass_ms(500);
+        world.to(SS1);
+        world.answer(&up, "200 OK", &accepts);
+        assert!(world.to(ALICE).is_empty(), "the phone hung up");
+        let told = world.to(SS1);
+        assert!(
+            told.iter().any(|sent| sent.what() == "ACK"),
+            "repetition {repetition}: {:?}",
+            told.iter().map(Sent::what).collect::<Vec<_>>()
+        );
+    }
 }
