@@ -22,6 +22,8 @@ pub const GATEWAY_LAN: &str = "10.99.1.1";
 pub const GATEWAY_WAN: &str = "10.99.2.1";
 /// The two softswitches, in priority order.
 pub const SOFTSWITCHES: [&str; 2] = ["10.99.10.1", "10.99.10.2"];
+/// Their addresses of IPv6, where a test gives them some.
+pub const SOFTSWITCHES_V6: [&str; 2] = ["2001:db8:10::1", "2001:db8:10::2"];
 /// The WAN routers, as the gateway sees them.
 pub const ROUTERS: [&str; 2] = ["10.99.2.251", "10.99.2.252"];
 /// Phones on the LAN: that many addresses are there.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use rustix::process::Signal;
 
-use super::{Branch, Launch, Node, Process, branch::SOFTSWITCHES, wait};
+use super::{Branch, Launch, Node, Process, branch::SOFTSWITCHES, branch::SOFTSWITCHES_V6, wait};
 
 /// Domain that the softswitches serve.
 pub const DOMAIN: &str = "example.test";
@@ -61,7 +61,12 @@ impl Softswitch {
         if digest {
             launch = launch.args(["-A", "WITH_DIGEST"]);
         }
-        for (mark, define) in [("stun", "WITH_STUN"), ("path", "WITH_PATH")] {
+        for (mark, define) in [
+            ("stun", "WITH_STUN"),
+            ("path", "WITH_PATH"),
+            ("outbound", "WITH_OUTBOUND"),
+            ("v6", "WITH_V6"),
+        ] {
             if branch.cell().outside(format!("{folder}/{mark}")).exists() {
                 launch = launch.args(["-A", define]);
             }
@@ -92,6 +97,25 @@ impl Softswitch {
     /// When that cannot be written down.
     pub fn keeps_paths(branch: &Branch, index: usize) -> Result<()> {
         mark(branch, index, "path")
+    }
+
+    /// Lets the one with this index reach phones by the flows that they open, with the Path of
+    /// their registrations (RFC 5626), from its next start on.
+    ///
+    /// # Errors
+    /// When that cannot be written down.
+    pub fn grants_outbound(branch: &Branch, index: usize) -> Result<()> {
+        mark(branch, index, "path")?;
+        mark(branch, index, "outbound")
+    }
+
+    /// Has the one with this index listen to its address of IPv6 too, from its next start on; the
+    /// address is there.
+    ///
+    /// # Errors
+    /// When that cannot be written down.
+    pub fn speaks_v6(branch: &Branch, index: usize) -> Result<()> {
+        mark(branch, index, "v6")
     }
 
     /// `kill -9`: its ports answer with ICMP from now on.
@@ -158,6 +182,7 @@ fn config(index: usize, domain: &str) -> String {
     let peer = 2 - index;
     CONFIG
         .replace("@ADDRESS@", SOFTSWITCHES[index])
+        .replace("@V6@", SOFTSWITCHES_V6[index])
         .replace("@CLUSTER@", &format!("10.99.20.{}", index + 1))
         .replace("@PEER@", &format!("10.99.20.{peer}"))
         .replace(

@@ -20,6 +20,7 @@ mod kills;
 mod lab;
 mod matrix;
 mod netlink;
+mod outbound;
 mod path;
 mod paths;
 mod refresh;

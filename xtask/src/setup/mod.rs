@@ -21,6 +21,7 @@ const LAB_PACKAGES: &[&str] = &[
     "ethtool",
     "iproute2",
     "kamailio",
+    "kamailio-outbound-modules",
     "kamailio-tls-modules",
     "kea-dhcp4-server",
     "libfaketime",

@@ -138,12 +138,28 @@ impl Peer {
     /// # Errors
     /// When the answer is not 200.
     pub fn register_as(&self, contact: &str, expires: u32) -> Result<Message> {
+        self.register_with(&format!("<{contact}>"), expires, "")
+    }
+
+    /// Registers a flow of the phone with this instance (RFC 5626 section 4.2).
+    ///
+    /// # Errors
+    /// As [`Self::register_as`].
+    pub fn register_flow(&self, instance: &str, flow: u32) -> Result<Message> {
+        let contact = format!(
+            "<{};ob>;reg-id={flow};+sip.instance=\"<{instance}>\"",
+            self.contact()
+        );
+        self.register_with(&contact, 3600, "Supported: path, outbound\r\n")
+    }
+
+    fn register_with(&self, contact: &str, expires: u32, extra: &str) -> Result<Message> {
         let core = &self.core;
         let (user, home) = (&core.seat.user, &core.seat.home);
         let head = format!(
             "From: <sip:{user}@{home}>;tag=r{user}\r\nTo: <sip:{user}@{home}>\r\n\
-             Call-ID: reg-{user}@{}\r\nCSeq: {} REGISTER\r\nContact: <{contact}>\r\n\
-             Expires: {expires}\r\n",
+             Call-ID: reg-{user}@{}\r\nCSeq: {} REGISTER\r\nContact: {contact}\r\n\
+             Expires: {expires}\r\n{extra}",
             core.seat.at.ip(),
             core.count(),
         );
@@ -236,6 +252,12 @@ impl Peer {
             let woken = self.core.news.wait_timeout(state, left);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Whether a request of this method came that nobody has looked at.
+    #[must_use]
+    pub fn has(&self, method: &str) -> bool {
+        self.core.lock().has(method)
     }
 
     /// Answers a request; `extra` are whole lines.

@@ -169,6 +169,12 @@ impl State {
         Some(self.inbox.remove(at))
     }
 
+    /// Whether there is a request of this method.
+    pub(super) fn has(&self, method: &str) -> bool {
+        let fits = |message: &Message| message.method() == Some(method);
+        self.inbox.iter().any(fits)
+    }
+
     /// Takes the first response to the request that was first sent with this branch.
     pub(super) fn take_answer(&mut self, first: &str) -> Option<Message> {
         let of = &self.asked.get(first)?.branch;
@@ -187,7 +193,9 @@ impl State {
 pub(super) fn sent_by(request: &Message) -> Option<SocketAddr> {
     let (_, after) = request.header("Via")?.split_once(' ')?;
     let host = after.split([';', ',']).next()?.trim();
-    let ip = || host.parse().ok().map(|ip| SocketAddr::new(ip, 5060));
+    // Without a port an address of IPv6 stands in brackets all the same.
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let ip = || bare.parse().ok().map(|ip| SocketAddr::new(ip, 5060));
     host.parse().ok().or_else(ip)
 }
 
