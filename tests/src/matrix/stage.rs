@@ -152,7 +152,9 @@ impl Stage {
     #[must_use]
     pub fn home_of(&self, peer: &Peer) -> (&Node, &'static str) {
         let branch = &self.office.branch;
-        if peer.media().ip().to_string().starts_with("10.99.10.") {
+        let at = peer.media().ip().to_string();
+        let beyond = ["10.99.10.", "2001:db8:10:"];
+        if beyond.iter().any(|net| at.starts_with(net)) {
             (&branch.far, crate::lab::branch::GATEWAY_WAN)
         } else {
             (&branch.phones, GATEWAY_LAN)
