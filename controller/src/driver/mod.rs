@@ -324,9 +324,10 @@ impl Driver {
             // A tunnel's calls are elsewhere before its link is called down.
             self.drain_tunnels();
         }
-        self.tunnels.routes_changed(&self.netlink.table());
         if let NetChange::Neighbour { ifindex, ip, mac } = change {
             self.neighbour_changed(*ifindex, *ip, *mac);
+        } else {
+            self.tunnels.routes_changed(&self.netlink.table());
         }
         let (name, up) = match change {
             NetChange::Link { name, up, .. } => (Some(name.clone()), Some(*up)),

@@ -1,6 +1,8 @@
 //! UDP sockets: one per SIP listener, one per media port in use. Each has a task that reads it
 //! into a bounded queue; when the engine lags, the kernel's buffer fills and drops.
 
+mod carried;
+
 use std::{
     collections::HashMap,
     io,
@@ -13,6 +15,7 @@ use keepline_engine::net::ListenerId;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{io::Interest, net::UdpSocket, sync::mpsc, task::JoinHandle};
 
+use self::carried::Ear;
 use super::{errqueue, streams::Told, taking};
 
 /// Datagrams that wait for the engine.
@@ -59,6 +62,8 @@ struct Bound {
     socket: Arc<UdpSocket>,
     /// It takes what is sent to others, and speaks in their name.
     takes: bool,
+    /// What hears by a device that the interface was on.
+    ear: Option<Ear>,
 }
 
 /// Every open socket.
@@ -95,13 +100,14 @@ impl Sockets {
         at: SocketAddr,
         takes: bool,
     ) -> io::Result<()> {
-        let socket = bind(interface, at, takes)?;
+        let socket = bind(interface, at, takes, false)?;
         errqueue::enable(socket.as_fd(), at.is_ipv4())?;
         let socket = Arc::new(socket);
         self.listeners.push(Bound {
             interface: interface.to_owned(),
             socket: socket.clone(),
             takes,
+            ear: None,
         });
         let port = takes.then_some(at.port());
         tokio::spawn(read_listener(listener, port, socket, self.heard.clone()));
@@ -139,12 +145,15 @@ impl Sockets {
         if self.media.contains_key(&at) {
             return Ok(());
         }
-        let socket = Arc::new(bind(self.device(interface), at, false)?);
+        let device = self.device(interface);
+        let away = device != interface;
+        let socket = Arc::new(bind(device, at, false, away)?);
         let task = tokio::spawn(read_media(at, socket.clone(), self.heard.clone()));
         let bound = Bound {
             interface: interface.to_owned(),
             socket,
             takes: false,
+            ear: away.then(|| self.media_ear(interface, at)).flatten(),
         };
         self.media.insert(at, (bound, task));
         Ok(())
@@ -154,38 +163,6 @@ impl Sockets {
     pub(super) fn close_media(&mut self, at: SocketAddr) {
         if let Some((_, task)) = self.media.remove(&at) {
             task.abort();
-        }
-    }
-
-    /// The sockets of an interface are on this device from now on.
-    pub(super) fn carry(&mut self, interface: &str, device: &str) {
-        if interface == device {
-            self.carried.remove(interface);
-        } else {
-            self.carried.insert(interface.to_owned(), device.to_owned());
-        }
-        self.rebind(interface);
-    }
-
-    fn device<'a>(&'a self, interface: &'a str) -> &'a str {
-        self.carried
-            .get(interface)
-            .map_or(interface, String::as_str)
-    }
-
-    /// Binds the sockets of an interface to it anew: a binding is to a device, by its index, and
-    /// the device was made anew.
-    pub(super) fn rebind(&self, interface: &str) {
-        let media = self.media.values().map(|(bound, _)| bound);
-        for bound in self.listeners.iter().chain(media) {
-            if bound.interface != interface {
-                continue;
-            }
-            let socket = socket2::SockRef::from(&*bound.socket);
-            let device = self.device(interface);
-            if let Err(error) = socket.bind_device(Some(device.as_bytes())) {
-                tracing::warn!(%error, interface, "a socket stays deaf");
-            }
         }
     }
 
@@ -220,10 +197,13 @@ fn is_icmp(error: &io::Error) -> bool {
     )
 }
 
-fn bind(interface: &str, at: SocketAddr, takes: bool) -> io::Result<UdpSocket> {
+/// With `away` the address may be another device's.
+fn bind(interface: &str, at: SocketAddr, takes: bool, away: bool) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
     if at.is_ipv6() {
         socket.set_only_v6(true)?;
+        // Addresses of IPv6 belong to a device (RFC 4007), those of IPv4 to the machine.
+        socket.set_freebind_v6(away)?;
     }
     socket.bind_device(Some(interface.as_bytes()))?;
     socket.set_nonblocking(true)?;

@@ -157,8 +157,16 @@ pub async fn run(options: Options) -> Result<(), StartError> {
     })?;
     let (mut tunnels, frames) = Tunnels::new(&config, clock.now(), &netlink.table());
     if !tunnels.is_empty() {
-        let routes = Routes::start(netlink.clone())
-            .map_err(|error| StartError::new("netlink", error.to_string(), ""))?;
+        let all = config.tunnels.iter().map(|tunnel| &tunnel.interface);
+        let ours = |home: &&String| config.interfaces.iter().any(|of| of.name == **home);
+        let homes: Vec<String> = all.filter(ours).cloned().collect();
+        let routes = Routes::start(netlink.clone(), homes.clone()).await;
+        let routes = routes.map_err(|error| StartError::new("netlink", error.to_string(), ""))?;
+        for (number, home) in (0..).zip(&homes) {
+            if let Some(mark) = routes.mark(number) {
+                streams.mark(home, mark);
+            }
+        }
         tunnels.move_routes(routes, &netlink.table());
     }
     let mut driver = Driver {

@@ -4,6 +4,8 @@
 //! of everything: a link that goes down takes its routes along without a word about them, and
 //! the removal of a primary address that of its secondaries.
 
+mod managed;
+
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     io,
@@ -16,10 +18,7 @@ use futures::{StreamExt, channel::mpsc::UnboundedReceiver};
 use rtnetlink::{
     Handle, MulticastGroup,
     packet_core::{NetlinkMessage, NetlinkPayload},
-    packet_route::{
-        RouteNetlinkMessage,
-        neighbour::{NeighbourAttribute, NeighbourExtFlags, NeighbourFlags, NeighbourState},
-    },
+    packet_route::RouteNetlinkMessage,
     sys::SocketAddr,
 };
 use tokio::{
@@ -36,8 +35,6 @@ use super::{
 
 /// Time between two dumps, so that a routing daemon's start does not keep the gateway busy.
 const DUMP_GAP: Duration = Duration::from_millis(50);
-/// Neighbours kept resolved: one per group of the data path (`keepline_common::limits`).
-const MAX_MANAGED: usize = keepline_common::limits::GROUPS as usize;
 /// Requests and changes under way.
 const QUEUE: usize = 1024;
 
@@ -45,9 +42,20 @@ const QUEUE: usize = 1024;
 #[derive(Debug, Clone)]
 pub struct Netlink {
     table: Arc<RwLock<Arc<Table>>>,
-    wanted: mpsc::Sender<(u32, IpAddr)>,
+    wanted: mpsc::Sender<Request>,
     /// Interfaces whose traffic another device carries, and which.
     carried: Arc<RwLock<HashMap<String, String>>>,
+}
+
+/// What the kernel shall do about neighbours.
+#[derive(Debug, Clone, Copy)]
+enum Request {
+    /// Keep this one resolved.
+    Manage(u32, IpAddr),
+    /// Ask none of this link, which another device carries.
+    Rest(u32),
+    /// Ask those of this link again.
+    Wake(u32),
 }
 
 impl Netlink {
@@ -79,6 +87,7 @@ impl Netlink {
             told: Table::default(),
             queue: VecDeque::new(),
             managed: HashSet::new(),
+            resting: HashSet::new(),
             next_dump: None,
             dirty: false,
             untold: false,
@@ -107,8 +116,16 @@ impl Netlink {
     }
 
     /// What the configuration calls `interface` is on this device from now on: another tunnel
-    /// carries it.
+    /// carries it. Neighbours of its own device are not asked meanwhile: a question tells them
+    /// that our address is there, and draws traffic to a tunnel that is not believed in yet.
     pub fn carry(&self, interface: &str, device: &str) {
+        let own = self.table().link_by_name(interface).map(|(index, _)| index);
+        if let Some(own) = own {
+            let _ = self.wanted.try_send(match interface == device {
+                true => Request::Wake(own),
+                false => Request::Rest(own),
+            });
+        }
         let mut carried = self.carried.write().unwrap_or_else(PoisonError::into_inner);
         if interface == device {
             carried.remove(interface);
@@ -131,14 +148,14 @@ impl Netlink {
     /// confirms it (`NTF_EXT_MANAGED`). Cheap when it is so already; a full queue forgets the
     /// request, and the next look-up makes it again.
     pub fn manage(&self, ifindex: u32, ip: IpAddr) {
-        let _ = self.wanted.try_send((ifindex, ip));
+        let _ = self.wanted.try_send(Request::Manage(ifindex, ip));
     }
 }
 
 struct Watcher {
     handle: Handle,
     messages: UnboundedReceiver<(NetlinkMessage<RouteNetlinkMessage>, SocketAddr)>,
-    requests: mpsc::Receiver<(u32, IpAddr)>,
+    requests: mpsc::Receiver<Request>,
     changes: mpsc::Sender<NetChange>,
     shared: Arc<RwLock<Arc<Table>>>,
     /// As the kernel has it.
@@ -147,6 +164,8 @@ struct Watcher {
     told: Table,
     queue: VecDeque<NetChange>,
     managed: HashSet<(u32, IpAddr)>,
+    /// Links whose neighbours are not asked: what is known of them stays.
+    resting: HashSet<u32>,
     next_dump: Option<Instant>,
     /// `now` is newer than the published table.
     dirty: bool,
@@ -179,7 +198,7 @@ impl Watcher {
                         permit.send(change);
                     }
                 }
-                Some((ifindex, ip)) = self.requests.recv() => self.want(ifindex, ip).await,
+                Some(request) = self.requests.recv() => self.asked(request).await,
                 () = changes.closed() => return,
             }
         }
@@ -206,7 +225,7 @@ impl Watcher {
     async fn message(&mut self, message: NetlinkMessage<RouteNetlinkMessage>, last_dump: Instant) {
         match message.payload {
             NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewNeighbour(message)) => {
-                if let Some(neighbour) = neighbour(&message) {
+                if let Some(neighbour) = neighbour(&message).filter(|one| !self.rests(one)) {
                     self.dirty |= self.now.apply(&neighbour);
                 }
             }
@@ -223,16 +242,6 @@ impl Watcher {
         }
     }
 
-    /// A flushed entry says nothing about the neighbour: one that is wanted keeps its MAC and
-    /// is asked for again.
-    async fn neighbour_gone(&mut self, ifindex: u32, ip: IpAddr) {
-        if self.managed.contains(&(ifindex, ip)) {
-            self.install(ifindex, ip).await;
-        } else {
-            self.dirty |= self.now.neighbours.remove(&(ifindex, ip)).is_some();
-        }
-    }
-
     async fn dump(&mut self) -> Result<(), rtnetlink::Error> {
         let (mut table, neighbours) = dump(&self.handle).await?;
         let known = by_key(&neighbours);
@@ -243,7 +252,7 @@ impl Watcher {
                 table.neighbours.insert(*key, mac);
             }
         }
-        for neighbour in &neighbours {
+        for neighbour in neighbours.iter().filter(|one| !self.rests(one)) {
             table.apply(neighbour);
         }
         self.dirty |= table != self.now;
@@ -252,37 +261,13 @@ impl Watcher {
             .managed
             .iter()
             .filter(|key| known.get(*key).is_none_or(|neighbour| !neighbour.managed))
+            .filter(|(ifindex, _)| !self.resting.contains(ifindex))
             .copied()
             .collect();
         for (ifindex, ip) in lost {
             self.install(ifindex, ip).await;
         }
         Ok(())
-    }
-
-    async fn want(&mut self, ifindex: u32, ip: IpAddr) {
-        if self.managed.len() >= MAX_MANAGED {
-            return tracing::warn!(%ip, "too many neighbours are kept resolved; this one is not");
-        }
-        if self.managed.insert((ifindex, ip)) {
-            self.install(ifindex, ip).await;
-        }
-    }
-
-    async fn install(&self, ifindex: u32, ip: IpAddr) {
-        let mut request = self
-            .handle
-            .neighbours()
-            .add(ifindex, ip)
-            .state(NeighbourState::None)
-            .flags(NeighbourFlags::empty())
-            .replace();
-        let flags = NeighbourAttribute::ExtFlags(NeighbourExtFlags::Managed);
-        request.message_mut().attributes.push(flags);
-        // A link that is down refuses; its coming up leads to a dump, which asks again.
-        if let Err(error) = request.execute().await {
-            tracing::debug!(%ip, ifindex, %error, "the kernel does not keep this neighbour");
-        }
     }
 }
 

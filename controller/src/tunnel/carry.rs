@@ -7,7 +7,7 @@ use keepline_engine::{
     tunnel::{Carrier, State, TunnelId},
 };
 
-use super::{Tunnels, announce, carrier, routes::Routes};
+use super::{Tunnels, announce, carrier, routes::Routes, traffic::Client};
 use crate::{config::model::Tunnel, netlink::Table};
 
 /// What is routed through a tunnel is on another device from now on.
@@ -34,12 +34,13 @@ impl Tunnels {
     /// routes along.
     pub fn routes_changed(&self, table: &Table) {
         let up = |tunnel: &Tunnel| carrier(table, tunnel) == Carrier::Up;
-        if let Some(routes) = &self.routes
-            && self.tunnels.iter().all(up)
-        {
-            let devices = self.tunnels.iter().map(|tunnel| tunnel.interface.clone());
-            routes.look(devices.collect());
+        let Some(routes) = &self.routes else { return };
+        let of = |tunnel: &Tunnel| tunnel.interface.clone();
+        if self.tunnels.iter().all(up) {
+            routes.look(self.tunnels.iter().map(of).collect());
         }
+        let those_up = self.tunnels.iter().filter(|tunnel| up(tunnel));
+        routes.follow(those_up.map(of).collect());
     }
 
     /// What is on another device than before: a tunnel that is down is carried by the one that
@@ -119,10 +120,21 @@ impl Tunnels {
             return;
         };
         for (address, _) in &own.addresses {
-            if let IpAddr::V4(v4) = address {
-                let frame = announce::arp(device.mac, Some(*v4));
+            let (v4, v6) = match address {
+                IpAddr::V4(v4) => (Some(*v4), None),
+                // One for the link is the device's own.
+                IpAddr::V6(v6) if v6.is_unicast_link_local() => continue,
+                IpAddr::V6(v6) => (None, Some(*v6)),
+            };
+            let ours = Client {
+                mac: device.mac,
+                v4,
+                v6,
+                router: false,
+            };
+            for frame in announce::frames(&ours) {
                 if let Err(error) = listening.socket.send(&frame) {
-                    tracing::debug!(%error, %v4, "an address was not announced");
+                    tracing::debug!(%error, %address, "an address was not announced");
                 }
             }
         }

@@ -5,6 +5,7 @@
 
 pub mod announce;
 mod carry;
+mod egress;
 pub mod machine;
 pub mod packet;
 pub mod routes;

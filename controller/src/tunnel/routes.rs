@@ -7,9 +7,8 @@
 
 use std::{collections::HashMap, net::IpAddr};
 
-use futures::TryStreamExt;
 use rtnetlink::{
-    Handle, RouteMessageBuilder,
+    Handle,
     packet_route::route::{
         RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol,
         RouteType,
@@ -17,11 +16,12 @@ use rtnetlink::{
 };
 use tokio::sync::mpsc;
 
+use super::egress::{self, Egress};
 use crate::netlink::{Netlink, gateway, ip};
 
 /// The protocol number of routes that were moved here (rtnetlink(7): above `RTPROT_STATIC`, for
 /// the administrator to know whose they are).
-const MOVED: RouteProtocol = RouteProtocol::Other(75);
+pub(super) const MOVED: RouteProtocol = RouteProtocol::Other(75);
 
 /// What to do, in order.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ enum Task {
         from: String,
         to: String,
     },
+    /// The routes of these devices, which are up, may be others.
+    Follow(Vec<String>),
     /// Routes that an earlier run moved to another of these devices go to the first.
     Home(Vec<String>),
 }
@@ -42,25 +44,51 @@ enum Task {
 #[derive(Debug)]
 pub struct Routes {
     tasks: mpsc::UnboundedSender<Task>,
+    /// Connections can be led by their mark.
+    marks: bool,
 }
 
 impl Routes {
-    /// Starts. Needs a tokio runtime.
+    /// Starts. These interfaces of tunnels are the gateway's own too: its connections follow their
+    /// routes. Needs a tokio runtime.
     ///
     /// # Errors
     /// When there is no netlink.
-    pub fn start(netlink: Netlink) -> std::io::Result<Self> {
+    pub async fn start(netlink: Netlink, homes: Vec<String>) -> std::io::Result<Self> {
         let (connection, handle, _) = rtnetlink::new_connection()?;
         tokio::spawn(connection);
+        let egress = Egress::begin(handle.clone(), netlink.clone(), homes).await;
+        if let Err(error) = &egress {
+            tracing::warn!(
+                %error,
+                "no routing rules: connections over tunnels are bound to one, and end where a \
+                 neighbour sends by another"
+            );
+        }
         let (tasks, todo) = mpsc::unbounded_channel();
         let mover = Mover {
             handle,
             netlink,
             seen: HashMap::new(),
             away: HashMap::new(),
+            egress: egress.ok(),
         };
+        let marks = mover.egress.is_some();
         tokio::spawn(mover.run(todo));
-        Ok(Self { tasks })
+        Ok(Self { tasks, marks })
+    }
+
+    /// The mark that leads connections by the interface with this number, whatever carries it;
+    /// `None` where the kernel cannot.
+    #[must_use]
+    pub fn mark(&self, home: u16) -> Option<u32> {
+        self.marks.then(|| egress::mark(home))
+    }
+
+    /// Has connections over these tunnels follow the routes; call it when routes changed, with
+    /// those that are up.
+    pub(super) fn follow(&self, devices: Vec<String>) {
+        let _ = self.tasks.send(Task::Follow(devices));
     }
 
     /// Remembers the routes of these devices; call it when routes changed and all are up.
@@ -90,6 +118,7 @@ struct Mover {
     seen: HashMap<String, Vec<RouteMessage>>,
     /// The routes of a device that others carry now, as they were at home.
     away: HashMap<String, Vec<RouteMessage>>,
+    egress: Option<Egress>,
 }
 
 impl Mover {
@@ -97,7 +126,13 @@ impl Mover {
         while let Some(task) = todo.recv().await {
             match task {
                 Task::Look(devices) => self.look(devices).await,
-                Task::Turn { home, from, to } => self.turn(home, &from, &to).await,
+                Task::Turn { home, from, to } => {
+                    if let Some(egress) = &self.egress {
+                        egress.lead(&home, &to).await;
+                    }
+                    self.turn(home, &from, &to).await;
+                }
+                Task::Follow(devices) => self.follow(devices).await,
                 Task::Home(devices) => self.bring_home(&devices).await,
             }
         }
@@ -110,6 +145,19 @@ impl Mover {
             {
                 self.seen.insert(device, routes);
             }
+        }
+    }
+
+    async fn follow(&mut self, mut devices: Vec<String>) {
+        devices.retain(|device| !self.away.contains_key(device));
+        let Some(egress) = &mut self.egress else {
+            return;
+        };
+        if let Err(error) = egress.rules().await {
+            tracing::warn!(%error, "routing rules cannot be looked at");
+        }
+        for device in devices {
+            egress.follow(&device).await;
         }
     }
 
@@ -179,17 +227,9 @@ impl Mover {
     /// All routes of a device that the kernel did not make by itself.
     async fn on(&self, device: &str) -> Option<Vec<RouteMessage>> {
         let index = self.index(device)?;
-        let v4 = RouteMessageBuilder::<std::net::Ipv4Addr>::new().build();
-        let v6 = RouteMessageBuilder::<std::net::Ipv6Addr>::new().build();
-        let mut found = Vec::new();
-        for request in [v4, v6] {
-            let all = self.handle.route().get(request).execute();
-            match all.try_collect::<Vec<_>>().await {
-                Ok(all) => found.extend(all.into_iter().filter(|route| movable(route, index))),
-                Err(error) => tracing::warn!(%error, device, "routes cannot be read"),
-            }
-        }
-        Some(found)
+        let all = egress::all(&self.handle).await.into_iter();
+        let movable = all.filter(|route| movable(route, index) && !egress::is_copy(route));
+        Some(movable.collect())
     }
 
     async fn put(&self, route: &RouteMessage, device: &str, protocol: RouteProtocol) {
@@ -226,7 +266,7 @@ fn movable(route: &RouteMessage, index: u32) -> bool {
 
 /// The same route through another device. Its gateway is a neighbour there too, whether or not
 /// that device has an address of its network.
-fn through(route: &RouteMessage, index: u32, protocol: RouteProtocol) -> RouteMessage {
+pub(super) fn through(route: &RouteMessage, index: u32, protocol: RouteProtocol) -> RouteMessage {
     let mut moved = RouteMessage::default();
     let routed =
         |a: &RouteAttribute| matches!(a, RouteAttribute::Gateway(_) | RouteAttribute::Via(_));
@@ -261,7 +301,7 @@ fn neighbour(route: &RouteMessage) -> Option<IpAddr> {
     gateway(&route.attributes).or_else(|| destination(route))
 }
 
-fn destination(route: &RouteMessage) -> Option<IpAddr> {
+pub(super) fn destination(route: &RouteMessage) -> Option<IpAddr> {
     route
         .attributes
         .iter()

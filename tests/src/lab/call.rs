@@ -94,7 +94,7 @@ impl Call {
         self.away.send_to(self.callee.media(LIMIT)?)
     }
 
-    /// Waits until media has flowed for `time`, both ways.
+    /// Waits until media has flowed for `time` in all, both ways.
     ///
     /// # Errors
     /// When it has not, long after.
@@ -103,6 +103,18 @@ impl Call {
         let limit = time + LIMIT;
         self.near.wait_received(packets, limit)?;
         self.away.wait_received(packets, limit)
+    }
+
+    /// Waits until media has flowed for `time` more, both ways.
+    ///
+    /// # Errors
+    /// As [`Self::heard_for`].
+    pub fn heard_again(&self, time: Duration) -> Result<()> {
+        let packets = u64::try_from(time.as_millis() / 20)?;
+        let limit = time + LIMIT;
+        let (near, away) = self.count();
+        self.near.wait_received(near.received + packets, limit)?;
+        self.away.wait_received(away.received + packets, limit)
     }
 
     /// Ends sending at both ends, and waits for what is under way. What the caller's end and

@@ -37,6 +37,7 @@ pub mod talk;
 pub mod tls;
 pub mod tunnels;
 pub mod wait;
+pub mod ways;
 
 pub use branch::Branch;
 pub use capture::{Capture, Frame};

@@ -38,6 +38,7 @@ mod transparent_groups;
 mod trust;
 mod tunnels;
 mod tunnels_call;
+mod tunnels_connections;
 mod tunnels_dhcp;
 mod tunnels_rogue;
 mod tunnels_voice;

@@ -19,8 +19,8 @@ const LIMIT: Duration = Duration::from_millis(1200);
 
 /// From where, and how, a connection is opened.
 pub(super) struct Way {
-    /// The only interface it uses.
-    pub(super) interface: String,
+    /// What it leaves by, and hears by.
+    pub(super) path: listen::Path,
     /// Our address there, and port 0; or a softswitch's, which we speak for.
     pub(super) from: SocketAddr,
     /// It is a softswitch's.
@@ -57,7 +57,7 @@ impl From<io::Error> for Failed {
 /// # Errors
 /// What the system says, or that it took too long.
 pub(super) async fn connect(way: &Way, to: SocketAddr) -> Result<TcpStream, Failed> {
-    let socket = listen::socket(&way.interface, way.from, way.takes)?;
+    let socket = listen::socket(&way.path, way.from, way.takes)?;
     let socket = TcpSocket::from_std_stream(socket.into());
     let stream = within(socket.connect(to)).await?;
     listen::tune(&stream)?;

@@ -25,14 +25,42 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_interval(Duration::from_secs(20))
     .with_retries(3);
 
-/// A TCP socket that only ever uses this interface. With `takes` the address may be a
-/// softswitch's, and the port that of our listener.
-pub(super) fn socket(interface: &str, at: SocketAddr, takes: bool) -> io::Result<Socket> {
+/// What a socket leaves by, and hears by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Path {
+    /// This device alone.
+    Device(String),
+    /// A device that may not have the socket's address: it is carried there, or was.
+    Away(String),
+    /// It leaves as routing rules say of this mark, and hears by any.
+    Mark(u32),
+}
+
+impl Path {
+    /// Has a socket take it, which took another or none.
+    pub(super) fn set(&self, socket: &Socket) -> io::Result<()> {
+        match self {
+            Self::Device(device) | Self::Away(device) => {
+                socket.bind_device(Some(device.as_bytes()))
+            }
+            Self::Mark(mark) => {
+                socket.set_mark(*mark)?;
+                socket.bind_device(None)
+            }
+        }
+    }
+}
+
+/// A TCP socket on this path. With `takes` the address may be a softswitch's, and the port that
+/// of our listener.
+pub(super) fn socket(path: &Path, at: SocketAddr, takes: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
     if at.is_ipv6() {
         socket.set_only_v6(true)?;
+        // Addresses of IPv6 belong to a device (RFC 4007), those of IPv4 to the machine.
+        socket.set_freebind_v6(matches!(path, Path::Away(_)))?;
     }
-    socket.bind_device(Some(interface.as_bytes()))?;
+    path.set(&socket)?;
     // Connections of an earlier run may linger on our port.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
@@ -45,9 +73,9 @@ pub(super) fn socket(interface: &str, at: SocketAddr, takes: bool) -> io::Result
 }
 
 /// A listening socket; with `takes`, on all addresses.
-pub(super) fn bind(interface: &str, at: SocketAddr, takes: bool) -> io::Result<TcpListener> {
+pub(super) fn bind(path: &Path, at: SocketAddr, takes: bool) -> io::Result<TcpListener> {
     let at = if takes { taking::any(at) } else { at };
-    let socket = socket(interface, at, takes)?;
+    let socket = socket(path, at, takes)?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
 }

@@ -33,11 +33,13 @@ use tokio::{
     task::{AbortHandle, JoinHandle},
 };
 
+use socket2::SockRef;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use self::{
     connect::{Secure, Way},
     connection::{Patience, Queue, Wire},
+    listen::Path,
 };
 use super::sockets::Heard;
 use crate::tls::Tls;
@@ -138,6 +140,8 @@ struct Place {
     secure: bool,
     listening: Arc<tokio::net::TcpListener>,
     accepting: JoinHandle<()>,
+    /// What is connected to by a device that the interface was on.
+    ear: Option<carried::Ear>,
 }
 
 /// A second handle of a connection's socket, from when there is one.
@@ -176,6 +180,8 @@ pub(super) struct Streams {
     refused: u64,
     /// Interfaces that another device may have to carry, and which one does.
     carried: HashMap<String, String>,
+    /// The marks that lead their connections, where rules lead marks.
+    marks: HashMap<String, u32>,
     /// Certificates in force.
     tls: Option<Tls>,
     /// The domain that a server's certificate must be of.
@@ -201,6 +207,7 @@ impl Streams {
             held: Arc::default(),
             refused: 0,
             carried: HashMap::new(),
+            marks: HashMap::new(),
             tls: None,
             domains: HashMap::new(),
             distrusted: HashSet::new(),
@@ -239,7 +246,8 @@ impl Streams {
         at: SocketAddr,
         (secure, takes): (bool, bool),
     ) -> io::Result<()> {
-        let listening = Arc::new(listen::bind(interface, at, takes)?);
+        let path = Path::Device(interface.to_owned());
+        let listening = Arc::new(listen::bind(&path, at, takes)?);
         let accept = listen::accept(listener, listening.clone(), self.heard.clone());
         let place = Place {
             interface: interface.to_owned(),
@@ -247,6 +255,7 @@ impl Streams {
             secure,
             listening,
             accepting: tokio::spawn(accept),
+            ear: None,
         };
         self.places.insert(listener, place);
         Ok(())
@@ -289,7 +298,14 @@ impl Streams {
             self.refused += 1;
             return false;
         }
-        let secure = self.places.get(&key.0).is_some_and(|place| place.secure);
+        let place = self.places.get(&key.0);
+        if let Some(place) = place
+            && let path @ Path::Mark(_) = self.path(&place.interface)
+            && let Err(error) = path.set(&SockRef::from(&socket))
+        {
+            tracing::debug!(%error, peer = %key.1, "it stays where it connected");
+        }
+        let secure = place.is_some_and(|place| place.secure);
         let tls = match (secure, &self.tls) {
             (false, _) => None,
             (true, Some(tls)) => Some(tls.acceptor()),
@@ -373,7 +389,7 @@ impl Streams {
         };
         let stands_in = self.stand_ins.get(&key.0).map(|(_, at)| *at);
         let way = Way {
-            interface: self.device(&place.interface).to_owned(),
+            path: self.path(&place.interface),
             // What comes back must be taken too: only one port is.
             from: stands_in.unwrap_or(SocketAddr::new(place.address.ip(), 0)),
             takes: stands_in.is_some(),

@@ -184,3 +184,29 @@ async fn mx8_connections_move_to_the_device_that_carries_their_interface() {
     assert_eq!(world.streams.count(LISTENER), 0);
     assert_eq!(world.streams.device("lo"), "no-such-device");
 }
+
+#[tokio::test]
+async fn mx8_connections_that_a_mark_leads_are_bound_to_no_device() {
+    let mut world = World::new();
+    world.streams.may_carry("lo");
+    world.streams.mark("lo", 0x6b65_0000);
+    let (_peer, key, _) = world.connect().await;
+    let hold = world.streams.connections[&key].socket.clone().unwrap();
+    while hold.get().is_none() {
+        tokio::task::yield_now().await;
+    }
+    let socket = socket2::SockRef::from(hold.get().unwrap());
+    match socket.mark() {
+        Ok(0x6b65_0000) => assert_eq!(socket.device().unwrap(), None),
+        // Without CAP_NET_ADMIN there is no mark: it stays where it connected.
+        other => assert_eq!(
+            (other.unwrap(), socket.device().unwrap()),
+            (0, Some(b"lo".into()))
+        ),
+    }
+    if socket.device().unwrap().is_none() {
+        assert!(world.streams.carry("lo", "no-such-device").is_empty());
+        assert!(world.streams.rebind("lo").is_empty());
+        assert_eq!(world.streams.count(LISTENER), 1);
+    }
+}
