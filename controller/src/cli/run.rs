@@ -17,10 +17,7 @@ pub(super) fn run(global: &Global, format: Format) -> Result<(), Failure> {
         config_path: global.config.clone(),
         socket: global.socket.clone(),
     };
-    let runtime = tokio::runtime::Runtime::new()?;
-    runtime
-        .block_on(driver::run(options))
-        .map_err(|error| ApiError::from(error).into())
+    driver::run(options).map_err(|error| ApiError::from(error).into())
 }
 
 /// A panic anywhere ends the process at once, as `kill -9` would: without one of its workers the

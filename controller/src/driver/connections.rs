@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 
 use super::{
     Clock as _, Driver,
+    outbox::Datagram,
     streams::{Key, Refused, Told},
 };
 use crate::tls::{Tls, TlsError};
@@ -101,17 +102,22 @@ impl Driver {
         }
     }
 
-    /// Sends a message the way its listener speaks.
+    /// Sends a message the way its listener speaks; a datagram once the outbox is posted.
     pub(super) fn send(&mut self, key: Key, bytes: Vec<u8>) {
         let on = &self.gateway.conf().listeners[usize::from(key.0.0)];
         if !on.transport.is_stream() {
             let (socket, source) = (on.taken_by.unwrap_or(key.0), on.address.ip());
-            if let Err(error) = self.sockets.send(socket, source, key.1, &bytes) {
-                tracing::debug!(%error, to = %key.1, "datagram not sent");
-            }
+            let to = key.1;
+            self.outbox.datagrams.push(Datagram {
+                socket,
+                source,
+                to,
+                bytes,
+            });
             return;
         }
         self.stand_in(key.0);
+        self.write_changes();
         let now = self.clock.now();
         match self.streams.send(key, bytes) {
             Ok(()) => {}

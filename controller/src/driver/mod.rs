@@ -1,7 +1,8 @@
 //! The loop that joins sense, judge and steer.
 //!
-//! One task owns the engine. Everything that can happen reaches it through a queue; after each
-//! input its outputs are drained in order, then it sleeps until the next input or timeout.
+//! One task owns the engine. Everything that can happen reaches it through a queue; inputs that
+//! wait together are taken together, their outputs are carried out in order, then it sleeps until
+//! the next input or timeout.
 
 mod asks;
 mod carry;
@@ -13,8 +14,10 @@ mod errqueue;
 mod explain;
 mod journal;
 mod neighbours;
+mod outbox;
 mod render;
 mod repair;
+mod run;
 mod secret;
 mod sockets;
 mod start;
@@ -33,7 +36,8 @@ use std::{
 pub use clock::{Clock, SystemClock};
 pub use data_path::{DataPath, NoDataPath};
 pub use journal::Journal;
-pub use start::{Options, StartError, run};
+pub use run::run;
+pub use start::{Options, StartError};
 
 use keepline_common::record::EventRecord;
 use keepline_engine::{
@@ -43,6 +47,7 @@ use keepline_engine::{
     steer::{Delta, Flow},
     time::{Mono, Now},
 };
+use outbox::Outbox;
 use sockets::{Heard, Sockets};
 use streams::Streams;
 use tokio::sync::mpsc;
@@ -76,6 +81,7 @@ struct Driver {
     netlink: Netlink,
     neighbours: Neighbours,
     store: Box<dyn Store>,
+    outbox: Outbox,
     /// How the store was when it was asked last.
     store_health: Health,
     journal: Journal,
@@ -134,7 +140,12 @@ impl Driver {
                 Some(frame) = queues.frames.recv() => self.tunnels.frame(self.clock.now(), &frame),
                 () = sleep => self.timeout(),
                 _ = stamps.tick(), if !self.tunnels.is_empty() => self.timeout(),
-                Some(heard) = queues.heard.recv() => self.hear(heard, &mut queues.heard),
+                Some(heard) = queues.heard.recv() => {
+                    if self.hear(heard, &mut queues.heard) == BATCH {
+                        // Connections may fill the queue for long: datagrams are read now.
+                        tokio::task::yield_now().await;
+                    }
+                }
                 Some(change) = queues.changes.recv() => self.net_changed(&change),
                 Some(record) = queues.told.recv() => self.fastpath_told(&record),
                 Some(ask) = queues.asks.recv() => self.ask(self.clock.now(), ask),
@@ -146,9 +157,11 @@ impl Driver {
         }
     }
 
-    /// Takes what was heard, and what else waits, up to a bound.
-    fn hear(&mut self, first: Heard, queue: &mut mpsc::Receiver<Heard>) {
+    /// Takes what was heard, and what else waits, up to a bound; how many it took.
+    fn hear(&mut self, first: Heard, queue: &mut mpsc::Receiver<Heard>) -> usize {
+        let mut taken = 0;
         for heard in batch(first, queue) {
+            taken += 1;
             let now = self.clock.now();
             if let Heard::Sip { listener, from, .. } = &heard {
                 self.introduce(*listener, *from);
@@ -175,8 +188,10 @@ impl Driver {
                     self.slow_path(now, local, from, &bytes);
                 }
             }
-            self.drain_outputs();
+            self.take_outputs();
         }
+        self.post();
+        taken
     }
 
     /// Relays one datagram that XDP left alone, by the same plan.
@@ -190,7 +205,16 @@ impl Driver {
 
     /// Carries out what the engine wants, in its order.
     fn drain_outputs(&mut self) {
-        self.drain_tunnels();
+        self.take_outputs();
+        self.post();
+    }
+
+    /// The same, but for what waits in the outbox until [`Self::post`]: data paths are steered
+    /// before.
+    fn take_outputs(&mut self) {
+        if !self.tunnels.is_empty() {
+            self.drain_tunnels();
+        }
         while let Some(output) = self.gateway.poll_output() {
             match output {
                 Output::Send {
@@ -203,7 +227,7 @@ impl Driver {
                 }
                 Output::Alias { listener, peer, of } => self.streams.alias(listener, peer, of),
                 Output::Steer(delta) => self.steer(&delta),
-                Output::Keep(change) => self.store.append(&change),
+                Output::Keep(change) => self.outbox.changes.push(change),
                 Output::Event(event) => self.journal.record(&event),
                 Output::Silence { dialog, flows } => {
                     // A map that cannot be read is no evidence of silence.

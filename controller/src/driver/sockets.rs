@@ -1,5 +1,6 @@
-//! UDP sockets: one per SIP listener, one per media port in use. Each has a task that reads it
-//! into a bounded queue; when the engine lags, the kernel's buffer fills and drops.
+//! UDP sockets: one per SIP listener, one per media port in use. Each has a task on the loop's
+//! thread that reads it into a bounded queue; when the engine lags, the kernel's buffer fills and
+//! drops.
 
 mod carried;
 
@@ -12,14 +13,18 @@ use std::{
 };
 
 use keepline_engine::net::ListenerId;
+use rustix::net::{SendFlags, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::{io::Interest, net::UdpSocket, sync::mpsc, task::JoinHandle};
+use tokio::{io::Interest, net::UdpSocket, runtime::Handle, sync::mpsc, task::JoinHandle};
 
 use self::carried::Ear;
 use super::{errqueue, streams::Told, taking};
 
 /// Datagrams that wait for the engine.
 pub(super) const QUEUE: usize = 4096;
+/// Bytes that wait in the kernel while the loop's thread does something long, for each SIP
+/// listener: about 4,000 datagrams as the kernel counts them.
+const WAITING: usize = 4 << 20;
 /// The largest datagram that is read.
 const DATAGRAM: usize = 65_535;
 
@@ -70,6 +75,8 @@ struct Bound {
 #[derive(Debug)]
 pub(super) struct Sockets {
     heard: mpsc::Sender<Heard>,
+    /// What reads them: the loop's own thread.
+    own: Handle,
     listeners: Vec<Bound>,
     media: HashMap<SocketAddr, (Bound, JoinHandle<()>)>,
     /// Interfaces whose traffic another device carries, and which.
@@ -77,11 +84,12 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// No socket yet; what they hear goes to `heard`.
+    /// No socket yet; `own` reads them, and what they hear goes to `heard`.
     #[must_use]
-    pub(super) fn new(heard: mpsc::Sender<Heard>) -> Self {
+    pub(super) fn new(heard: mpsc::Sender<Heard>, own: Handle) -> Self {
         Self {
             heard,
+            own,
             listeners: Vec::new(),
             media: HashMap::new(),
             carried: HashMap::new(),
@@ -100,8 +108,11 @@ impl Sockets {
         at: SocketAddr,
         takes: bool,
     ) -> io::Result<()> {
+        let _own = self.own.enter();
         let socket = bind(interface, at, takes, false)?;
         errqueue::enable(socket.as_fd(), at.is_ipv4())?;
+        // Without the right to more, what the system allows must do.
+        let _ = sockopt::set_socket_recv_buffer_size_force(&socket, WAITING);
         let socket = Arc::new(socket);
         self.listeners.push(Bound {
             interface: interface.to_owned(),
@@ -127,14 +138,10 @@ impl Sockets {
             return Err(io::ErrorKind::NotConnected.into());
         };
         let socket = &bound.socket;
-        match bound.takes {
-            false => twice(|| socket.try_send_to(bytes, to).map(drop)),
-            true => twice(|| {
-                socket.try_io(Interest::WRITABLE, || {
-                    taking::send(socket.as_fd(), source, to, bytes)
-                })
-            }),
-        }
+        twice(|| match bound.takes {
+            false => send(socket, to, bytes),
+            true => taking::send(socket.as_fd(), source, to, bytes),
+        })
     }
 
     /// Holds a media port.
@@ -145,6 +152,7 @@ impl Sockets {
         if self.media.contains_key(&at) {
             return Ok(());
         }
+        let _own = self.own.enter();
         let device = self.device(interface);
         let away = device != interface;
         let socket = Arc::new(bind(device, at, false, away)?);
@@ -174,10 +182,16 @@ impl Sockets {
         bytes: &[u8],
     ) -> io::Result<()> {
         match self.media.get(&from) {
-            Some((Bound { socket, .. }, _)) => twice(|| socket.try_send_to(bytes, to).map(drop)),
+            Some((Bound { socket, .. }, _)) => twice(|| send(socket, to, bytes)),
             None => Err(io::ErrorKind::NotConnected.into()),
         }
     }
+}
+
+/// Without asking whether the socket is known to take it: it is not, until the runtime has looked.
+fn send(socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) -> io::Result<()> {
+    rustix::net::sendto(socket, bytes, SendFlags::DONTWAIT, &to)?;
+    Ok(())
 }
 
 fn twice(send: impl Fn() -> io::Result<()>) -> io::Result<()> {
@@ -229,12 +243,12 @@ async fn read_listener(
         let Ok(ready) = socket.ready(Interest::READABLE | Interest::ERROR).await else {
             return;
         };
-        while let Ok(error) = errqueue::take(socket.as_fd()) {
-            if heard.send(Heard::Unreachable { error }).await.is_err() {
-                return;
-            }
-        }
         if ready.is_error() {
+            while let Ok(error) = errqueue::take(socket.as_fd()) {
+                if heard.send(Heard::Unreachable { error }).await.is_err() {
+                    return;
+                }
+            }
             // Reading takes the pending error off, so that readiness is told anew.
             let _ = socket.take_error();
             let _ = socket.try_io(Interest::ERROR, || {

@@ -13,12 +13,17 @@ use keepline_engine::{
     steer::GateId,
 };
 use tokio::{
+    runtime::Handle,
     signal::unix::{SignalKind, signal},
     sync::mpsc,
 };
 
 use super::{
-    Clock, DataPath, Driver, Journal, NoDataPath, Queues, SystemClock, conf, render, secret,
+    Clock, DataPath, Driver, Journal, NoDataPath, Queues, SystemClock, conf,
+    outbox::Outbox,
+    render,
+    run::Running,
+    secret,
     sockets::{QUEUE, Sockets},
     streams::Streams,
 };
@@ -79,11 +84,11 @@ impl From<StartError> for ApiError {
     }
 }
 
-/// Runs the gateway until SIGTERM or SIGINT.
+/// Brings everything up. What the loop reads itself is read by `own`, its thread.
 ///
 /// # Errors
 /// When something it needs is missing on this machine; nothing is attached then.
-pub async fn run(options: Options) -> Result<(), StartError> {
+pub(super) async fn start(options: Options, own: &Handle) -> Result<Running, StartError> {
     let Options {
         config,
         config_path,
@@ -105,8 +110,12 @@ pub async fn run(options: Options) -> Result<(), StartError> {
     let engine = conf::engine(&config, &netlink.table(), secret, seed)
         .map_err(|unfit| StartError::new("interface", unfit.to_string(), unfit.hint()))?;
     let (heard_in, heard) = mpsc::channel(QUEUE);
-    let mut sockets = Sockets::new(heard_in.clone());
-    let mut streams = Streams::new(heard_in, config.registration.phone_expires_stream);
+    let mut sockets = Sockets::new(heard_in.clone(), own.clone());
+    let mut streams = Streams::new(
+        heard_in,
+        config.registration.phone_expires_stream,
+        Handle::current(),
+    );
     if let Some(files) = &config.tls {
         streams.set_tls(Tls::load(files).map_err(|error| {
             let hint =
@@ -182,6 +191,7 @@ pub async fn run(options: Options) -> Result<(), StartError> {
         netlink,
         neighbours,
         store: Box::new(store),
+        outbox: Outbox::default(),
         store_health: Health::default(),
         journal,
         told: super::told::Told::new(),
@@ -204,24 +214,21 @@ pub async fn run(options: Options) -> Result<(), StartError> {
         let what = format!("packets for softswitches cannot be taken: {error}");
         StartError::new("intercept", what, hint)
     })?;
-    // Without systemd nobody is there to be told.
-    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-    tracing::info!("ready");
-    driver
-        .run(Queues {
-            heard,
-            frames,
-            asks,
-            changes,
-            told,
-            stop,
-            reload,
-        })
-        .await;
-    let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
-    interception.end().await;
-    drop(server);
-    Ok(())
+    let queues = Queues {
+        heard,
+        frames,
+        asks,
+        changes,
+        told,
+        stop,
+        reload,
+    };
+    Ok(Running {
+        driver,
+        queues,
+        interception,
+        server,
+    })
 }
 
 fn listen(

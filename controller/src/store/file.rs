@@ -80,9 +80,10 @@ impl FileStore {
         let last = found.last().copied().unwrap_or_default().max(folded);
         let newer: Vec<u64> = found.into_iter().filter(|n| *n > folded).collect();
         let changes = read_segments(directory, &newer);
-        changes
+        let changes = changes
             .iter()
-            .for_each(|change| records.apply(change.clone()));
+            .filter_map(|bytes| record::read_change(bytes));
+        changes.for_each(|change| records.apply(change));
         let mut journal = Journal {
             number: last,
             ..Journal::default()
@@ -114,12 +115,16 @@ impl FileStore {
 }
 
 impl Store for FileStore {
-    fn append(&mut self, change: &Change) {
+    fn append(&mut self, changes: &[Change]) {
+        if changes.is_empty() {
+            return;
+        }
         let mut journal = self.shared.lock();
+        let lost = changes.len() as u64;
         let result = match &mut journal.writer {
-            Some(writer) => writer.append(&record::change(change)),
+            Some(writer) => writer.append(changes.iter().map(record::change)),
             None => {
-                journal.lost += 1;
+                journal.lost += lost;
                 return;
             }
         };
@@ -132,7 +137,7 @@ impl Store for FileStore {
                 }
             }
             Err(error) => {
-                journal.lost += 1;
+                journal.lost += lost;
                 journal.fail(error.to_string());
             }
         }
@@ -257,7 +262,8 @@ impl Folder {
             .filter(|number| *number > self.folded)
             .collect();
         if let Some(last) = new.last().copied() {
-            database::fold(&database, &read_segments(directory, &new), last)?;
+            let changes = record::read_last(&read_segments(directory, &new));
+            database::fold(&database, &changes, last)?;
             self.folded = last;
         }
         // Put back only after success: redb wants to be opened again after a failed write.
@@ -310,20 +316,14 @@ fn segments(directory: &Path) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// The changes of these segments, in order. One that is not ours is set aside; one that cannot
-/// be read says so and is left out.
-fn read_segments(directory: &Path, numbers: &[u64]) -> Vec<Change> {
+/// The bytes of the changes of these segments, in order. A segment that is not ours is set aside;
+/// one that cannot be read says so and is left out.
+fn read_segments(directory: &Path, numbers: &[u64]) -> Vec<Vec<u8>> {
     let mut changes = Vec::new();
     for number in numbers {
         let path = segment_path(directory, *number);
         match segment::read(&path) {
-            Ok(Content::Payloads(payloads)) => {
-                changes.extend(
-                    payloads
-                        .iter()
-                        .filter_map(|bytes| record::read_change(bytes)),
-                );
-            }
+            Ok(Content::Payloads(payloads)) => changes.extend(payloads),
             Ok(Content::Foreign) => {
                 if let Err(error) = aside::set(&path, "it is no journal of this version") {
                     tracing::warn!(%error, "not set aside");

@@ -16,11 +16,12 @@ pub struct MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn append(&mut self, change: &Change) {
+    fn append(&mut self, changes: &[Change]) {
         if self.full {
-            self.lost += 1;
+            self.lost += changes.len() as u64;
         } else {
-            self.records.apply(change.clone());
+            let changes = changes.iter().cloned();
+            changes.for_each(|change| self.records.apply(change));
         }
     }
 

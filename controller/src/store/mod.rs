@@ -9,8 +9,8 @@
 //! | `record` | the bytes of a record, with their version |
 //! | `memory` | the same store for tests |
 //!
-//! A change is appended to the journal by one write(2) before the datagram that makes it
-//! visible leaves: the kernel has it then, and `kill -9` cannot take it back. Once a second the
+//! Changes are appended to the journal by one write(2) before the datagrams that make them
+//! visible leave: the kernel has them then, and `kill -9` cannot take them back. Once a second the
 //! journal goes into the database in one durable commit, so a power cut costs at most that
 //! second.
 
@@ -30,8 +30,9 @@ use keepline_engine::gateway::Change;
 
 /// Where changes go. Losing one is counted, never fatal: calls go on.
 pub trait Store {
-    /// Takes a change. When this returns, the death of the process cannot undo it.
-    fn append(&mut self, change: &Change);
+    /// Takes changes, in their order. When this returns, the death of the process cannot undo
+    /// them.
+    fn append(&mut self, changes: &[Change]);
 
     /// How the store is. Asked once a second.
     fn health(&mut self) -> Health;

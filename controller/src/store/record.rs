@@ -10,7 +10,7 @@ mod dialog;
 mod media;
 mod value;
 
-pub(super) use change::{change, read_change};
+pub(super) use change::{change, read_change, read_last};
 
 use keepline_engine::gateway::{BindingRecord, DialogRecord};
 use serde::{Serialize, de::DeserializeOwned};

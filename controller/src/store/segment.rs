@@ -19,7 +19,7 @@ const MAX_PAYLOAD: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Writer {
     file: File,
-    frame: Vec<u8>,
+    frames: Vec<u8>,
 }
 
 impl Writer {
@@ -33,23 +33,33 @@ impl Writer {
         file.write_all(HEADER)?;
         Ok(Self {
             file,
-            frame: Vec::new(),
+            frames: Vec::new(),
         })
     }
 
-    /// Appends a payload in one write; returns the bytes written. After an error the segment
-    /// must not be written to again: its end may be torn.
-    pub(super) fn append(&mut self, payload: &[u8]) -> io::Result<u64> {
+    /// Appends payloads in one write; returns the bytes written. After an error the segment must
+    /// not be written to again: its end may be torn.
+    pub(super) fn append(
+        &mut self,
+        payloads: impl IntoIterator<Item: AsRef<[u8]>>,
+    ) -> io::Result<u64> {
+        self.frames.clear();
+        for payload in payloads {
+            self.frame(payload.as_ref())?;
+        }
+        self.file.write_all(&self.frames)?;
+        Ok(self.frames.len() as u64)
+    }
+
+    fn frame(&mut self, payload: &[u8]) -> io::Result<()> {
         let length = u32::try_from(payload.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         if payload.len() > MAX_PAYLOAD {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        self.frame.clear();
-        self.frame.extend(length.to_le_bytes());
-        self.frame.extend(crc32fast::hash(payload).to_le_bytes());
-        self.frame.extend(payload);
-        self.file.write_all(&self.frame)?;
-        Ok(self.frame.len() as u64)
+        self.frames.extend(length.to_le_bytes());
+        self.frames.extend(crc32fast::hash(payload).to_le_bytes());
+        self.frames.extend(payload);
+        Ok(())
     }
 }
 
@@ -107,9 +117,7 @@ mod tests {
     fn written(folder: &Folder, payloads: &[&[u8]]) -> std::path::PathBuf {
         let path = folder.path().join("segment");
         let mut writer = Writer::create(&path).unwrap();
-        for payload in payloads {
-            writer.append(payload).unwrap();
-        }
+        writer.append(payloads).unwrap();
         path
     }
 

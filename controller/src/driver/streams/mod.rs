@@ -29,6 +29,7 @@ use keepline_engine::{
 };
 use tokio::{
     net::TcpStream,
+    runtime::Handle,
     sync::mpsc,
     task::{AbortHandle, JoinHandle},
 };
@@ -166,6 +167,8 @@ struct Connection {
 #[derive(Debug)]
 pub(super) struct Streams {
     heard: mpsc::Sender<Heard>,
+    /// What runs them: threads beside the loop's.
+    beside: Handle,
     places: BTreeMap<ListenerId, Place>,
     /// Listeners that stand for the addresses of softswitches, by whose socket (transparent
     /// mode).
@@ -194,11 +197,13 @@ pub(super) struct Streams {
 
 impl Streams {
     /// No listener yet; what happens goes to `heard`. Phones are told to refresh every
-    /// `refresh`, so that a connection which is silent for much longer is nobody's.
+    /// `refresh`, so that a connection which is silent for much longer is nobody's. The work of
+    /// connections is done `beside`.
     #[must_use]
-    pub(super) fn new(heard: mpsc::Sender<Heard>, refresh: Duration) -> Self {
+    pub(super) fn new(heard: mpsc::Sender<Heard>, refresh: Duration, beside: Handle) -> Self {
         Self {
             heard,
+            beside,
             places: BTreeMap::new(),
             stand_ins: BTreeMap::new(),
             connections: HashMap::new(),
@@ -246,6 +251,7 @@ impl Streams {
         at: SocketAddr,
         (secure, takes): (bool, bool),
     ) -> io::Result<()> {
+        let _beside = self.beside.enter();
         let path = Path::Device(interface.to_owned());
         let listening = Arc::new(listen::bind(&path, at, takes)?);
         let accept = listen::accept(listener, listening.clone(), self.heard.clone());
@@ -312,7 +318,8 @@ impl Streams {
             (true, None) => return false,
         };
         *self.sources.entry(source).or_default() += 1;
-        let start = |wire, queue| tokio::spawn(connection::accepted(socket, tls, wire, queue));
+        let beside = self.beside.clone();
+        let start = |wire, queue| beside.spawn(connection::accepted(socket, tls, wire, queue));
         self.put(key, Some(source), start);
         true
     }
@@ -395,7 +402,8 @@ impl Streams {
             takes: stands_in.is_some(),
             secure: place.secure.then(|| self.secure(key.1)),
         };
-        let start = |wire, queue| tokio::spawn(connection::opened(way, wire, queue));
+        let beside = self.beside.clone();
+        let start = |wire, queue| beside.spawn(connection::opened(way, wire, queue));
         self.put(key, None, start);
         Ok(())
     }

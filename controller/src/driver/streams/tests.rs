@@ -16,7 +16,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let (heard, told) = mpsc::channel(1024);
-        let mut streams = Streams::new(heard, Duration::from_secs(300));
+        let mut streams = Streams::new(heard, Duration::from_secs(300), Handle::current());
         let any = "127.0.0.1:0".parse().unwrap();
         streams.listen(LISTENER, "lo", any, (false, false)).unwrap();
         let at = streams.places[&LISTENER].listening.local_addr().unwrap();

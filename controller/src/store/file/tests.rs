@@ -206,7 +206,7 @@ fn open(folder: &Folder) -> (FileStore, Records) {
 /// A store with these changes in its database.
 fn filled(folder: &Folder, changes: &[Change]) {
     let (mut store, _) = open(folder);
-    changes.iter().for_each(|change| store.append(change));
+    store.append(changes);
 }
 
 fn until(what: &str, mut is: impl FnMut() -> bool) {
@@ -237,11 +237,11 @@ fn kl5_what_was_appended_is_back_byte_for_byte() {
 fn kl5_the_journal_goes_into_the_database_and_its_files_go() {
     let folder = Folder::new("fold");
     let (mut store, _) = open(&folder);
-    store.append(&binding(1));
+    store.append(&[binding(1)]);
     until("the segment is folded", || {
         !folder.names().contains(&"journal-1".to_owned())
     });
-    store.append(&binding(2));
+    store.append(&[binding(2)]);
     drop(store);
     let (_, loaded) = database::open(&folder.path().join(DATABASE)).unwrap();
     assert_eq!(loaded.records, left(&[binding(1), binding(2)]));
@@ -251,9 +251,9 @@ fn kl5_the_journal_goes_into_the_database_and_its_files_go() {
 fn kl5_a_segment_that_is_in_the_database_is_not_applied_again() {
     let folder = Folder::new("twice");
     let (mut store, _) = open(&folder);
-    store.append(&binding(1));
+    store.append(&[binding(1)]);
     let old = fs::read(folder.path().join("journal-1")).unwrap();
-    store.append(&Change::BindingGone(1));
+    store.append(&[Change::BindingGone(1)]);
     drop(store);
     // As if killed between the commit and the removal of the file.
     fs::write(folder.path().join("journal-1"), old).unwrap();
@@ -268,7 +268,7 @@ fn kl5_a_torn_journal_gives_what_was_whole() {
     let folder = Folder::new("torn");
     let mut writer = Writer::create(&segment_path(folder.path(), 1)).unwrap();
     for id in 1..=3 {
-        writer.append(&record::change(&binding(id))).unwrap();
+        writer.append([record::change(&binding(id))]).unwrap();
     }
     let path = segment_path(folder.path(), 1);
     let length = fs::metadata(&path).unwrap().len();
@@ -377,7 +377,7 @@ fn kl5_a_store_in_use_is_left_alone() {
 fn kl5_on_a_full_disk_changes_are_counted_and_taken_again_when_there_is_room() {
     let folder = Folder::new("full");
     let (mut store, _) = open(&folder);
-    store.append(&binding(1));
+    store.append(&[binding(1)]);
     {
         let mut journal = store.shared.lock();
         let full = fs::OpenOptions::new()
@@ -386,8 +386,8 @@ fn kl5_on_a_full_disk_changes_are_counted_and_taken_again_when_there_is_room() {
             .unwrap();
         journal.writer.as_mut().unwrap().divert(full);
     }
-    store.append(&binding(2));
-    store.append(&binding(3));
+    store.append(&[binding(2)]);
+    store.append(&[binding(3)]);
     let health = store.health();
     assert_eq!(health.lost, 2);
     assert!(health.failing.unwrap().contains("space"));
@@ -400,11 +400,33 @@ fn kl5_on_a_full_disk_changes_are_counted_and_taken_again_when_there_is_room() {
         }
     );
     // The driver then tells everything anew.
-    for change in [Change::Anew, binding(1), binding(2), binding(3)] {
-        store.append(&change);
-    }
+    store.append(&[Change::Anew, binding(1), binding(2), binding(3)]);
     drop(store);
     assert_eq!(open(&folder).1, left(&[binding(1), binding(2), binding(3)]));
+}
+
+proptest::proptest! {
+    /// The database gets the last of each record only, and holds what all of them leave.
+    #[test]
+    fn kl5_what_later_changes_take_back_changes_nothing(
+        steps in proptest::collection::vec((0..9_u8, 1..4_u64, 0..99_u32), 0..40),
+    ) {
+        let change = |(kind, id, cseq): (u8, u64, u32)| match kind {
+            0..=2 => match binding(id) {
+                Change::Binding(record) => Change::Binding(Box::new(BindingRecord { cseq, ..*record })),
+                other => other,
+            },
+            3 | 4 => dialog(id),
+            5 | 6 => Change::BindingGone(id),
+            7 => Change::DialogGone(id),
+            _ => Change::Anew,
+        };
+        let changes: Vec<Change> = steps.into_iter().map(change).collect();
+        let bytes: Vec<Vec<u8>> = changes.iter().map(record::change).collect();
+        let last = record::read_last(&bytes);
+        proptest::prop_assert!(last.len() <= 1 + 2 * 3, "{last:?}");
+        proptest::prop_assert_eq!(left(&last), left(&changes));
+    }
 }
 
 /// Runs one of the tests below in a process of its own.
@@ -472,7 +494,7 @@ fn appends_until_killed() {
     let (mut store, records) = FileStore::open(&folder_of_parent()).unwrap();
     let first = records.bindings.last().map_or(1, |binding| binding.id + 1);
     for id in first.. {
-        store.append(&binding(id));
+        store.append(&[binding(id)]);
         println!("appended {id}");
         std::thread::sleep(Duration::from_micros(500));
     }
@@ -509,6 +531,6 @@ fn reads_what_it_may_not_write() {
     let (mut store, records) = FileStore::open(&folder_of_parent()).unwrap();
     assert_eq!(records, left(&[binding(1), dialog(1)]));
     assert!(store.health().failing.is_some());
-    store.append(&binding(2));
+    store.append(&[binding(2)]);
     assert_eq!(store.health().lost, 1);
 }

@@ -23,6 +23,13 @@ impl From<Text> for Vec<u8> {
 
 impl Serialize for Text {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        // Nearly always: what is ASCII is the same string.
+        if let Some(text) = std::str::from_utf8(&self.0)
+            .ok()
+            .filter(|text| text.is_ascii())
+        {
+            return out.serialize_str(text);
+        }
         let text: String = self.0.iter().map(|byte| char::from(*byte)).collect();
         out.serialize_str(&text)
     }
