@@ -2,7 +2,7 @@
 //! the AOR alone (signalling.md section 4, case F1).
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     net::SocketAddr,
     time::Duration,
 };
@@ -95,7 +95,8 @@ impl Binding {
 #[derive(Debug, Default)]
 pub(crate) struct Bindings {
     by_id: HashMap<u64, Binding>,
-    by_key: BTreeMap<(String, Vec<u8>), u64>,
+    /// Those of an address of record, in the order of their contacts.
+    by_aor: HashMap<String, Vec<u64>>,
     by_token: HashMap<String, u64>,
     /// Those that a store may have to hear of.
     touched: BTreeSet<u64>,
@@ -125,9 +126,8 @@ impl Bindings {
     }
 
     pub(crate) fn find(&self, aor: &str, contact: &[u8]) -> Option<u64> {
-        self.by_key
-            .get(&(aor.to_owned(), contact.to_vec()))
-            .copied()
+        let of_aor = self.by_aor.get(aor)?;
+        self.place(of_aor, contact).ok().map(|at| of_aor[at])
     }
 
     pub(crate) fn by_token(&self, token: &[u8]) -> Option<u64> {
@@ -136,18 +136,19 @@ impl Bindings {
 
     /// Every contact of an address of record, in a stable order.
     pub(crate) fn of_aor(&self, aor: &str) -> Vec<u64> {
-        self.by_key
-            .range((aor.to_owned(), Vec::new())..)
-            .take_while(|((of, _), _)| of == aor)
-            .map(|(_, id)| *id)
-            .collect()
+        self.by_aor.get(aor).cloned().unwrap_or_default()
+    }
+
+    /// Where a contact stands among those of its address of record, or where it would.
+    fn place(&self, of_aor: &[u64], contact: &[u8]) -> Result<usize, usize> {
+        let contact_of = |id: &u64| self.by_id.get(id).map(|binding| binding.contact.as_slice());
+        of_aor.binary_search_by(|id| contact_of(id).cmp(&Some(contact)))
     }
 
     /// Adds a binding or replaces the one with the same key.
     pub(crate) fn put(&mut self, binding: Binding) -> Result<u64, Full> {
-        let key = (binding.aor.clone(), binding.contact.clone());
-        let id = match self.by_key.get(&key) {
-            Some(id) => *id,
+        let id = match self.find(&binding.aor, &binding.contact) {
+            Some(id) => id,
             None if self.by_id.len() >= MAX_BINDINGS => return Err(Full),
             None => self.next + 1,
         };
@@ -159,8 +160,12 @@ impl Bindings {
     pub(crate) fn put_back(&mut self, id: u64, binding: Binding) {
         self.remove(id);
         self.next = self.next.max(id);
-        self.by_key
-            .insert((binding.aor.clone(), binding.contact.clone()), id);
+        let of_aor = self.by_aor.get(&binding.aor).map_or(&[][..], Vec::as_slice);
+        let (Ok(at) | Err(at)) = self.place(of_aor, &binding.contact);
+        match self.by_aor.get_mut(&binding.aor) {
+            Some(of_aor) => of_aor.insert(at, id),
+            None => drop(self.by_aor.insert(binding.aor.clone(), vec![id])),
+        }
         self.by_token.insert(binding.token.clone(), id);
         self.by_id.insert(id, binding);
         self.touched.insert(id);
@@ -189,8 +194,12 @@ impl Bindings {
     pub(crate) fn remove(&mut self, id: u64) -> Option<Binding> {
         let binding = self.by_id.remove(&id)?;
         self.touched.insert(id);
-        self.by_key
-            .remove(&(binding.aor.clone(), binding.contact.clone()));
+        if let Some(of_aor) = self.by_aor.get_mut(&binding.aor) {
+            of_aor.retain(|other| *other != id);
+            if of_aor.is_empty() {
+                self.by_aor.remove(&binding.aor);
+            }
+        }
         if self.by_token.get(&binding.token) == Some(&id) {
             self.by_token.remove(&binding.token);
         }

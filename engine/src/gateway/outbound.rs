@@ -66,32 +66,19 @@ impl Gateway {
         }
     }
 
-    /// A phone that offers keepalives is told how often it shall send them (RFC 6223 section 4.4).
-    pub(super) fn promise_keep(
+    /// How often a phone that registered and offers keepalives shall send them, in seconds
+    /// (RFC 6223 section 4.4); `None` where nothing is promised.
+    pub(super) fn keep_promised(
         &self,
         listener: ListenerId,
         request: &Message,
-        answer: Vec<u8>,
-    ) -> Vec<u8> {
-        let keep = |msg: &Message| msg.top_via()?.param(msg.bytes(), "keep");
-        let offers = keep(request).is_some_and(|keep| keep.value.is_none());
-        if request.method() != Some(Method::Register) || !offers {
-            return answer;
-        }
-        let Ok(msg) = Message::parse(answer.clone()) else {
-            return answer;
-        };
-        let accepted = msg.status().is_some_and(|code| code / 100 == 2);
-        let Some(keep) = keep(&msg).filter(|_| accepted) else {
-            return answer;
-        };
-        let every = match self.transport(listener).is_stream() {
+        code: u16,
+    ) -> Option<u32> {
+        let registered = request.method() == Some(Method::Register) && code / 100 == 2;
+        registered.then(|| match self.transport(listener).is_stream() {
             true => KEEP_STREAM,
             false => KEEP_DATAGRAMS,
-        };
-        let mut edit = Edit::new(&msg);
-        edit.replace(keep.full, format!(";keep={every}"));
-        edit.finish()
+        })
     }
 
     /// Whether the flow that a phone opened is gone. Its softswitch is told (430), and tries the

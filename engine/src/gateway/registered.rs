@@ -1,6 +1,6 @@
 //! The registrar's 2xx: bindings are learned from it, and the phone gets its own contacts back.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use super::{
     Gateway,
@@ -37,7 +37,6 @@ impl Gateway {
             self.learn(now, register, asked, (*group, path.server, at), msg);
         }
         let bytes = self.registered_back(now, &ctx, index, register, msg);
-        let bytes = self.promise_keep(register.listener, &ctx.request, bytes);
         self.respond(now, id, 200, bytes);
     }
 
@@ -94,28 +93,40 @@ impl Gateway {
     }
 
     pub(super) fn keep(&mut self, old: Option<u64>, binding: Binding) {
-        let moved = old
-            .and_then(|id| self.bindings.get(id))
-            .filter(|old| (old.source, old.listener) != (binding.source, binding.listener));
-        if let Some(moved) = moved {
-            let (client, listener) = (moved.source, moved.listener);
-            self.steer_client(listener, Delta::ClientClear { client, listener });
-        }
-        let (client, listener) = (binding.source, binding.listener);
+        let old = old.and_then(|id| self.bindings.get(id));
+        let before = old.map(|old| (old.source, old.listener));
+        let at = (binding.source, binding.listener);
         let gate = GateId(binding.group.0);
         match self.bindings.put(binding) {
             Ok(id) => {
                 self.watch_binding(id);
-                let set = Delta::ClientSet {
-                    client,
-                    listener,
-                    gate,
-                };
-                self.steer_client(listener, set);
+                self.steer_moved(before, at, gate);
             }
             // The phone stays registered upstream; only survivability will not know it.
             Err(_) => self.counters.table_full += 1,
         }
+    }
+
+    /// The keepalives of a phone come from here now, and are answered as its group stands.
+    pub(super) fn steer_moved(
+        &mut self,
+        before: Option<(SocketAddr, ListenerId)>,
+        (client, listener): (SocketAddr, ListenerId),
+        gate: GateId,
+    ) {
+        if let Some((gone, at)) = before.filter(|before| *before != (client, listener)) {
+            let gone = Delta::ClientClear {
+                client: gone,
+                listener: at,
+            };
+            self.steer_client(at, gone);
+        }
+        let set = Delta::ClientSet {
+            client,
+            listener,
+            gate,
+        };
+        self.steer_client(listener, set);
     }
 
     /// Looks at a binding again when its phone is overdue.

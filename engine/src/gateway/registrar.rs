@@ -13,7 +13,8 @@ use super::{
 use crate::{
     net::{GroupId, ListenerId, Side},
     sip::{Edit, Message, Name, NameAddr, digest, seconds},
-    time::Now,
+    steer::GateId,
+    time::{Mono, Now},
 };
 
 /// Contacts in one REGISTER; phones send one.
@@ -216,15 +217,8 @@ impl Gateway {
     fn answer_refresh(&mut self, now: Now, id: u64, pending: &Pending) {
         for asked in &pending.asked {
             let expires = self.phone_expires(pending.listener, asked.expires);
-            let found = self.bindings.find(&pending.aor, &asked.contact);
-            if let Some(mut binding) = found.and_then(|id| self.bindings.get(id)).cloned() {
-                binding.cseq = pending.cseq;
-                binding.phone_until = now.mono + expires;
-                // The port may have moved (NAT, restart): requests follow it.
-                (binding.source, binding.listener) = (pending.source, pending.listener);
-                binding.proof = pending.proof.or(binding.proof);
-                binding.path = pending.path.clone();
-                self.keep(found, binding);
+            if let Some(id) = self.bindings.find(&pending.aor, &asked.contact) {
+                self.prolong(id, pending, now.mono + expires);
             }
         }
         let contacts = self.contacts_for_phone(now, &pending.aor);
@@ -234,6 +228,23 @@ impl Gateway {
             .collect();
         headers.extend(self.flow_headers_of(pending));
         self.answer_with(now, id, 200, &headers);
+    }
+
+    /// A phone refreshed its binding, and need not do so again before `until`.
+    fn prolong(&mut self, id: u64, pending: &Pending, until: Mono) {
+        let Some(binding) = self.bindings.get_mut(id) else {
+            return;
+        };
+        let before = (binding.source, binding.listener);
+        binding.cseq = pending.cseq;
+        binding.phone_until = until;
+        // The port may have moved (NAT, restart): requests follow it.
+        (binding.source, binding.listener) = (pending.source, pending.listener);
+        binding.proof = pending.proof.or(binding.proof);
+        binding.path.clone_from(&pending.path);
+        let gate = GateId(binding.group.0);
+        self.watch_binding(id);
+        self.steer_moved(Some(before), (pending.source, pending.listener), gate);
     }
 
     /// The REGISTER as the softswitch sees it: one token per contact, the expiry the phone

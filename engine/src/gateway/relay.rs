@@ -140,7 +140,9 @@ impl Gateway {
         let request = &ctx.request;
         edit.remove_all(Name::Via);
         edit.remove_all(Name::RecordRoute);
-        edit.push_lines(sip::reply_vias(request, ctx.from));
+        let code = msg.status().unwrap_or_default();
+        let keep = self.keep_promised(ctx.listener, request, code);
+        edit.push_lines(sip::reply_vias(request, ctx.from, keep));
         let towards = (self.sight_at(ctx.listener), ctx.listener);
         self.hide(edit, msg, self.side(branch.listener), towards);
         for (theirs, ours) in [(msg.from(), request.from()), (msg.to(), request.to())] {

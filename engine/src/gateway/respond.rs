@@ -3,7 +3,7 @@
 use super::{Gateway, context::Progress};
 use crate::{
     seal,
-    sip::{self, Edit, Message, Name},
+    sip::{self, Message, Name},
     time::Now,
 };
 
@@ -23,9 +23,10 @@ impl Gateway {
         }
         let tag = (code > 100).then(|| self.own_tag(&ctx.request));
         let phrase = sip::reason_phrase(code);
-        let bytes = sip::respond(&ctx.request, code, phrase, tag.as_deref(), ctx.from);
-        let bytes = with_headers(bytes, headers);
-        let bytes = self.promise_keep(ctx.listener, &ctx.request, bytes);
+        let keep = self.keep_promised(ctx.listener, &ctx.request, code);
+        let vias = sip::reply_vias(&ctx.request, ctx.from, keep);
+        let status = (code, phrase);
+        let bytes = sip::respond_with(&ctx.request, status, tag.as_deref(), &vias, headers);
         self.respond(now, id, code, bytes);
     }
 
@@ -60,18 +61,4 @@ impl Gateway {
     pub(super) fn fresh_tag(&mut self) -> String {
         format!("{:016x}", self.rng.next_u64())
     }
-}
-
-fn with_headers(bytes: Vec<u8>, headers: &[(Name, String)]) -> Vec<u8> {
-    if headers.is_empty() {
-        return bytes;
-    }
-    let Ok(msg) = Message::parse(bytes.clone()) else {
-        return bytes;
-    };
-    let mut edit = Edit::new(&msg);
-    for (name, value) in headers {
-        edit.push_back(*name, value);
-    }
-    edit.finish()
 }

@@ -33,7 +33,7 @@ pub use message::{CSeq, Line, Message};
 pub use method::Method;
 pub use name::Name;
 pub use refusal::{Refusal, Why};
-pub use respond::{reason_phrase, reply_address, reply_vias, respond};
+pub use respond::{reason_phrase, reply_address, reply_vias, respond, respond_with};
 pub use scan::{MAX_BYTES, MAX_LINES};
 pub use span::Span;
 pub use uri::Uri;

@@ -178,30 +178,55 @@ const TABLE: [(Name, &str, Option<u8>); 55] = [
     (Name::ContentEncoding, "Content-Encoding", Some(b'e')),
 ];
 
+/// The longest long form, in bytes.
+const LONGEST: usize = 20;
+
+/// Where the long forms of each length stand in [`TABLE`]: from the entry of the length to that of
+/// the next one.
+const BY_LENGTH: ([u8; LONGEST + 2], [u8; TABLE.len()]) = {
+    let (mut starts, mut order) = ([0; LONGEST + 2], [0; TABLE.len()]);
+    let (mut length, mut filled) = (0, 0);
+    while length <= LONGEST {
+        starts[length] = filled as u8;
+        let mut at = 0;
+        while at < TABLE.len() {
+            if TABLE[at].1.len() == length {
+                order[filled] = at as u8;
+                filled += 1;
+            }
+            at += 1;
+        }
+        length += 1;
+    }
+    assert!(filled == TABLE.len(), "a name is longer");
+    starts[length] = filled as u8;
+    (starts, order)
+};
+
 impl Name {
     /// The header these bytes name, long or compact.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
-        let short = match bytes {
-            [letter] => Some(letter.to_ascii_lowercase()),
-            _ => None,
-        };
-        TABLE
-            .iter()
-            .find(|(_, long, compact)| {
-                (short.is_some() && *compact == short)
-                    || (long.len() == bytes.len() && long.as_bytes().eq_ignore_ascii_case(bytes))
-            })
-            .map_or(Self::Other, |(name, _, _)| *name)
+        if let [letter] = bytes {
+            let short = Some(letter.to_ascii_lowercase());
+            let known = TABLE.iter().find(|(_, _, compact)| *compact == short);
+            return known.map_or(Self::Other, |(name, _, _)| *name);
+        }
+        if bytes.len() > LONGEST {
+            return Self::Other;
+        }
+        let (starts, order) = &BY_LENGTH;
+        let same = usize::from(starts[bytes.len()])..usize::from(starts[bytes.len() + 1]);
+        let mut same = order[same].iter().map(|at| &TABLE[usize::from(*at)]);
+        let known = same.find(|(_, long, _)| long.as_bytes().eq_ignore_ascii_case(bytes));
+        known.map_or(Self::Other, |(name, _, _)| *name)
     }
 
     /// The long form; `None` for [`Name::Other`].
     #[must_use]
     pub fn long(self) -> Option<&'static str> {
-        TABLE
-            .iter()
-            .find(|(name, _, _)| *name == self)
-            .map(|(_, long, _)| *long)
+        // Declared in the order of the table.
+        TABLE.get(self as usize).map(|(_, long, _)| *long)
     }
 }
 

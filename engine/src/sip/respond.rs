@@ -18,8 +18,22 @@ pub fn respond(
     to_tag: Option<&str>,
     received_from: SocketAddr,
 ) -> Vec<u8> {
+    let vias = reply_vias(request, received_from, None);
+    respond_with(request, (code, reason), to_tag, &vias, &[])
+}
+
+/// The same with these Via lines, as [`reply_vias`] makes them, and with lines of the caller's own
+/// at the end of the header.
+#[must_use]
+pub fn respond_with(
+    request: &Message,
+    (code, reason): (u16, &str),
+    to_tag: Option<&str>,
+    vias: &[u8],
+    headers: &[(Name, String)],
+) -> Vec<u8> {
     let mut out = format!("SIP/2.0 {code} {reason}\r\n").into_bytes();
-    out.extend_from_slice(&reply_vias(request, received_from));
+    out.extend_from_slice(vias);
     for name in [
         Name::From,
         Name::To,
@@ -38,19 +52,28 @@ pub fn respond(
             None => push(&mut out, name, request.slice(value)),
         }
     }
-    out.extend_from_slice(b"Content-Length: 0\r\n\r\n");
+    out.extend_from_slice(b"Content-Length: 0\r\n");
+    for (name, value) in headers {
+        push(&mut out, *name, value.as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
     out
 }
 
 /// The Via lines of a response to this request, line ends included: as they came, but the
-/// topmost value with the real source in `received`, and in `rport` when the client asked.
+/// topmost value with the real source in `received`, and in `rport` when the client asked. A `keep`
+/// without a value is an offer to send keepalives: it is given `keep` seconds (RFC 6223 section 4.4).
 #[must_use]
-pub fn reply_vias(request: &Message, received_from: SocketAddr) -> Vec<u8> {
+pub fn reply_vias(request: &Message, received_from: SocketAddr, keep: Option<u32>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut top = request.top_via();
     for value in request.values(Name::Via) {
         match top.take() {
-            Some(via) => push(&mut out, Name::Via, &stamped(request, &via, received_from)),
+            Some(via) => push(
+                &mut out,
+                Name::Via,
+                &stamped(request, &via, received_from, keep),
+            ),
             None => push(&mut out, Name::Via, request.slice(value)),
         }
     }
@@ -158,7 +181,7 @@ fn tagged(request: &Message, value: Span, tag: &str) -> Vec<u8> {
 
 /// A Via value with `received` and `rport` filled, whatever stood there. They go before the
 /// other parameters: an open quote in one of those would swallow them.
-fn stamped(request: &Message, via: &Via, from: SocketAddr) -> Vec<u8> {
+fn stamped(request: &Message, via: &Via, from: SocketAddr, keep: Option<u32>) -> Vec<u8> {
     let bytes = request.bytes();
     let head = Span {
         start: via.value.start,
@@ -169,9 +192,14 @@ fn stamped(request: &Message, via: &Via, from: SocketAddr) -> Vec<u8> {
     if via.param(bytes, "rport").is_some() {
         out.extend_from_slice(format!(";rport={}", from.port()).as_bytes());
     }
+    let mut keep = keep;
     for param in super::params(bytes, via.params) {
         let name = param.name.of(bytes);
-        if !name.eq_ignore_ascii_case(b"received") && !name.eq_ignore_ascii_case(b"rport") {
+        if name.eq_ignore_ascii_case(b"keep")
+            && let Some(seconds) = keep.take().filter(|_| param.value.is_none())
+        {
+            out.extend_from_slice(format!(";keep={seconds}").as_bytes());
+        } else if !name.eq_ignore_ascii_case(b"received") && !name.eq_ignore_ascii_case(b"rport") {
             out.extend_from_slice(param.full.of(bytes));
         }
     }

@@ -59,6 +59,8 @@ impl Streams {
         if let Some(carrier) = self.carried.get_mut(interface) {
             device.clone_into(carrier);
         }
+        let beside = self.beside.clone();
+        let _beside = beside.enter();
         self.listen_again(interface);
         if left != device {
             self.listen_at(interface, &left);
