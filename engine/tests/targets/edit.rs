@@ -2,6 +2,10 @@
 
 use keepline_engine::sip::{Edit, Message, Name, Span, Why, digest};
 
+/// More edits than any relayed message needs. Each walks over the message: a script as long as the
+/// message would cost the square of it, and find nothing more.
+const STEPS: usize = 64;
+
 /// A script of edits, a zero byte, and a message to do them to.
 pub(crate) fn sip_edit(data: &[u8]) {
     let Some(end) = data.iter().position(|byte| *byte == 0) else {
@@ -18,7 +22,7 @@ pub(crate) fn sip_edit(data: &[u8]) {
         removed: Vec::new(),
         body: None,
     };
-    for step in data[..end].chunks(2) {
+    for step in data[..end].chunks(2).take(STEPS) {
         // A script has no zero byte: its numbers count from one.
         script.step(step[0], step.get(1).map_or(0, |which| which - 1));
     }
