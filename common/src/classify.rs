@@ -63,6 +63,34 @@ impl Keepalive {
     }
 }
 
+/// What a datagram between a phone and its softswitch is, by its first bytes (RFC 3261
+/// section 7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sip {
+    /// A request, which has an answer.
+    Request,
+    /// An ACK, which has none.
+    Ack,
+    /// A response.
+    Response,
+    /// No SIP: a keepalive.
+    None,
+}
+
+impl Sip {
+    /// Reads a payload that begins with `head`, zero where it is shorter.
+    #[inline(always)]
+    #[must_use]
+    pub const fn of(head: [u8; 4]) -> Self {
+        match head {
+            [b'S', b'I', b'P', b'/'] => Self::Response,
+            [b'A', b'C', b'K', b' '] => Self::Ack,
+            [b'A'..=b'Z' | b'a'..=b'z', ..] => Self::Request,
+            _ => Self::None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +112,22 @@ mod tests {
             (255, Class::Other),
         ] {
             assert_eq!(Class::of(first), class, "first byte {first}");
+        }
+    }
+
+    #[test]
+    fn requests_are_told_from_responses_and_keepalives() {
+        for (head, kind) in [
+            (*b"SIP/", Sip::Response),
+            (*b"ACK ", Sip::Ack),
+            (*b"ACKS", Sip::Request),
+            (*b"INVI", Sip::Request),
+            (*b"sip/", Sip::Request),
+            (*b"\r\n\r\n", Sip::None),
+            ([0; 4], Sip::None),
+            ([0x80, 0, 0, 1], Sip::None),
+        ] {
+            assert_eq!(Sip::of(head), kind, "{head:?}");
         }
     }
 

@@ -18,4 +18,4 @@ pub mod stun;
 
 /// Number of the map layout. Pins of different numbers live in different directories; change it
 /// with any key, value, meaning or order of [`reason::Reason`].
-pub const ABI: u32 = 3;
+pub const ABI: u32 = 4;

@@ -12,7 +12,7 @@ pub const ADDRESS_SLOTS: u32 = 8;
 pub const MEDIA_PORTS_MAX: u32 = 65_536;
 
 /// Entries of `PLANS` and `STATE` by default: two directions of RTP and RTCP for 4,096 calls of
-/// two legs. A plan and its state cost 120 bytes.
+/// two legs. A plan and its state cost 128 bytes.
 pub const PLANS_DEFAULT: u32 = 32_768;
 
 /// Entries of `PLANS` and `STATE` at most.
@@ -20,6 +20,23 @@ pub const PLANS_MAX: u32 = 2_097_152;
 
 /// Entries of `FLOWS` by default (transparent mode).
 pub const FLOWS_DEFAULT: u32 = 65_536;
+
+/// Entries of `TALKS`: one per phone, each of which takes a group. Where nothing goes through
+/// there is one entry.
+pub const TALKS: u32 = GROUPS;
+
+/// Bytes of a copied payload at most; a longer one is not copied, and counted as lost.
+pub const COPY_PAYLOAD: u32 = 2_048;
+
+/// Bytes of the ring of copies of talks that softswitches accepted; a power of two and of whole
+/// pages.
+pub const COPIES_BYTES: u32 = 4 << 20;
+
+/// Bytes of the ring of copies of all other talks: who invents phones fills this one only.
+pub const STRANGERS_BYTES: u32 = 256 << 10;
+
+/// Bytes of either ring where nothing is copied: one page.
+pub const NO_COPIES_BYTES: u32 = 4_096;
 
 /// Entries of `GROUPS`: one per (egress link, next hop).
 pub const GROUPS: u32 = 4_096;

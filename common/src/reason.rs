@@ -173,6 +173,10 @@ reasons! {
     SegmentUnknown = Pass, "segment_unknown";
     /// On a segment, and would leave by the interface it came from.
     SegmentLoop = Drop, "segment_loop";
+    /// SIP between a phone and its softswitch, sent on as it is.
+    FlowRouted = Redirect, "flow_routed";
+    /// SIP of a phone whose talk with its softswitch is up: left to the gateway's socket.
+    FlowUp = Pass, "flow_up";
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! MEDIA[address slot × ports + port − first] ─┐ word (slot, generation)
 //!                                             ├─► PLANS[slot] ─► GROUPS[group] ─► HOPS[index]
 //! FLOWS{key} ─────────────────────────────────┘ record             word             record
+//! TALKS[talk] stamps of SIP between a phone and its softswitch, two flows of FLOWS
 //! STATE[slot]        ADDRS{address} ─► address slot    OURS word: a filter before ADDRS
 //! LISTENERS{address, port} ─► listener, path    CLIENTS{address, port, listener} ─► path
 //! PATHS[path] word (see `gate`)
@@ -115,7 +116,7 @@ impl FlowKey {
 
 record! {
     /// Value of `PLANS`: one direction of one flow.
-    Plan, 76 {
+    Plan, 84 {
         /// What it accepts; compared after the fetch, as `generation` is.
         key: FlowKey,
         /// The generation of the word that leads here.
@@ -130,8 +131,46 @@ record! {
         from_port: [u8; 2],
         /// VLAN identifiers they arrive with, from the outside in; 0 = none.
         vlan: [[u8; 2]; 2],
-        /// Which payloads are forwarded: a set of [`crate::classify::Class`].
+        /// Which payloads are forwarded: a set of [`crate::classify::Class`]. Of a flow of
+        /// `FLOWS` all are.
         classes: u32,
+        /// Index into `TALKS` of what it is a direction of; 0 for media.
+        talk: u32,
+        /// Whose datagrams they are: [`PARTY_PHONE`] or [`PARTY_SERVER`]; 0 for media.
+        party: u32,
+    }
+}
+
+/// [`Plan::party`]: a phone's, to its softswitch.
+pub const PARTY_PHONE: u32 = 1;
+/// [`Plan::party`]: a softswitch's, to a phone.
+pub const PARTY_SERVER: u32 = 2;
+
+record! {
+    /// Value of `TALKS`: when SIP of a talk was routed, by the kernel's monotonic clock, in
+    /// nanoseconds; 0 = never. Each field is a word of its own.
+    TalkState, 24 {
+        /// The phone's last request but ACK.
+        request: u64,
+        /// The softswitch's last response.
+        response: u64,
+        /// The phone's oldest request but ACK that no response came after.
+        unanswered: u64,
+    }
+}
+
+record! {
+    /// What a copy begins with, in either ring; [`crate::limits::COPY_PAYLOAD`] bytes follow, of
+    /// which `len` count.
+    CopyHead, 16 {
+        /// When, by the kernel's monotonic clock, in nanoseconds.
+        at: u64,
+        /// [`Plan::talk`] of the flow.
+        talk: u32,
+        /// [`Plan::party`] of the flow.
+        party: u16,
+        /// Bytes of the payload.
+        len: u16,
     }
 }
 
@@ -311,6 +350,44 @@ impl PlanWord {
     }
 }
 
+/// A word of `FLOWS`: a [`PlanWord`] whose slot leaves room for how its flow stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FlowWord {
+    /// Where its plan lies; slots are below 2^30.
+    pub plan: PlanWord,
+    /// Its datagrams are left to the gateway's socket.
+    pub up: bool,
+    /// No softswitch has accepted it: its copies go to the strangers' ring.
+    pub stranger: bool,
+}
+
+impl FlowWord {
+    const UP: u64 = 1 << 31;
+    const STRANGER: u64 = 1 << 30;
+
+    /// The word as it stands in the map.
+    #[must_use]
+    pub const fn pack(self) -> u64 {
+        let up = if self.up { Self::UP } else { 0 };
+        let stranger = if self.stranger { Self::STRANGER } else { 0 };
+        self.plan.pack() | up | stranger
+    }
+
+    /// The meaning of a word from the map; generation 0 means nothing.
+    #[inline(always)]
+    #[must_use]
+    pub const fn unpack(word: u64) -> Option<Self> {
+        let Some(plan) = PlanWord::unpack(word & !(Self::UP | Self::STRANGER)) else {
+            return None;
+        };
+        Some(Self {
+            plan,
+            up: word & Self::UP != 0,
+            stranger: word & Self::STRANGER != 0,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -327,6 +404,16 @@ mod tests {
         fn plan_words_survive_packing(slot: u32, generation in 1_u32..) {
             let word = PlanWord { slot, generation };
             prop_assert_eq!(PlanWord::unpack(word.pack()), Some(word));
+        }
+
+        #[test]
+        fn flow_words_survive_packing(
+            slot in 0_u32..1 << 30, generation in 1_u32.., up: bool, stranger: bool,
+        ) {
+            let plan = PlanWord { slot, generation };
+            let word = FlowWord { plan, up, stranger };
+            prop_assert_eq!(FlowWord::unpack(word.pack()), Some(word));
+            prop_assert_eq!(FlowWord::unpack(plan.pack()).map(|word| word.plan), Some(plan));
         }
 
         #[test]

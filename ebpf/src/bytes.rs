@@ -6,6 +6,8 @@
 
 use core::arch::asm;
 
+use keepline_common::limits::COPY_PAYLOAD;
+
 /// The `N` bytes at `from`.
 ///
 /// # Safety
@@ -91,4 +93,17 @@ pub unsafe fn store_words<const N: usize>(to: *mut u8, words: [u32; N]) {
                 options(nostack, preserves_flags));
         }
     }
+}
+
+/// A length between 1 and [`COPY_PAYLOAD`], so that the verifier knows it, too: the compiler, which
+/// knows it already, would leave the mask out.
+#[inline(always)]
+pub fn bounded(len: u32) -> u32 {
+    const { assert!(COPY_PAYLOAD == 0x7ff + 1) };
+    let mut less = u64::from(len) - 1;
+    // SAFETY: arithmetic on one register.
+    unsafe {
+        asm!("{0} &= 0x7ff", inout(reg) less, options(pure, nomem, nostack));
+    }
+    less as u32 + 1
 }

@@ -112,6 +112,18 @@ pub trait Frame {
     /// Writes a whole UDP header, last of all; `pseudo` is the sum of its pseudo-header.
     fn write_udp(&mut self, at: u32, header: [u8; 8], pseudo: Sum) -> Option<()>;
 
+    /// All that changes was written, without a UDP header.
+    fn done(&mut self);
+
+    /// Copies `len` bytes, between 1 and [`COPY_PAYLOAD`], from `at` on. `false`: not so many.
+    ///
+    /// # Safety
+    /// `to` must point to [`COPY_PAYLOAD`] writable bytes that nothing else refers to.
+    ///
+    /// [`COPY_PAYLOAD`]: keepline_common::limits::COPY_PAYLOAD
+    #[must_use]
+    unsafe fn copy_to(&self, at: u32, to: *mut u8, len: u32) -> bool;
+
     /// The hook's context, for helpers that want it.
     fn context(&self) -> *mut core::ffi::c_void;
 }

@@ -15,7 +15,9 @@
 mod answer;
 mod atomic;
 mod bytes;
+mod copies;
 mod events;
+mod flows;
 mod forward;
 mod frame;
 mod listeners;
@@ -116,8 +118,8 @@ fn decide<F: Frame>(frame: &mut F) -> Result<Reason, Reason> {
             None => answer::answer(frame, &datagram, &listener),
         };
     }
-    let plan = plans::transparent(&datagram)?;
-    forward::forward(frame, &datagram, &plan)
+    let flow = flows::find(&datagram)?;
+    flows::route(frame, &datagram, &flow)
 }
 
 #[cfg(not(test))]

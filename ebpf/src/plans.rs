@@ -1,20 +1,16 @@
 //! Words lead to plans, plans to groups, groups to hops (fastpath.md section 1).
 
 use aya_ebpf::{
-    Global,
     macros::map,
-    maps::{Array, HashMap, PerCpuArray},
+    maps::{Array, PerCpuArray},
 };
 use keepline_common::{
-    limits::{
-        FLOWS_DEFAULT, GROUPS as GROUPS_MAX, HOPS as HOPS_MAX, PLANS_DEFAULT, SEGMENT_HOPS,
-        SEGMENTS,
-    },
+    limits::{GROUPS as GROUPS_MAX, HOPS as HOPS_MAX, PLANS_DEFAULT, SEGMENT_HOPS, SEGMENTS},
     reason::Reason,
-    record::{FlowKey, FlowState, Hop, Plan, PlanWord},
+    record::{FlowState, Hop, Plan, PlanWord},
 };
 
-use crate::{atomic, parse::Datagram};
+use crate::atomic;
 
 /// `BPF_F_MMAPABLE`: the controller stores words without a system call.
 pub const MMAPABLE: u32 = 1 << 10;
@@ -39,14 +35,6 @@ static HOPS: Array<Hop> = Array::with_max_entries(HOPS_MAX + SEGMENT_HOPS, 0);
 #[map]
 static SENT: PerCpuArray<u64> = PerCpuArray::with_max_entries(HOPS_MAX + SEGMENT_HOPS, 0);
 
-/// Words: flows that are not addressed to us (transparent mode).
-#[map]
-static FLOWS: HashMap<FlowKey, u64> = HashMap::with_max_entries(FLOWS_DEFAULT, 0);
-
-/// Not zero in transparent mode: `FLOWS` is looked into.
-#[unsafe(no_mangle)]
-static TRANSPARENT: Global<u32> = Global::new(0);
-
 /// A plan as the word that led to it meant it.
 pub struct Found {
     /// The record.
@@ -67,22 +55,6 @@ pub fn follow(word: PlanWord) -> Result<Found, Reason> {
         plan,
         slot: word.slot,
     })
-}
-
-/// The plan of a flow that is not addressed to us.
-#[inline(always)]
-pub fn transparent(datagram: &Datagram) -> Result<Found, Reason> {
-    if TRANSPARENT.load() == 0 {
-        return Err(Reason::NoMatch);
-    }
-    // SAFETY: the value is one aligned word that is replaced whole.
-    let word = unsafe { FLOWS.get(&datagram.key) }.copied().unwrap_or(0);
-    let found = follow(PlanWord::unpack(word).ok_or(Reason::NoMatch)?)?;
-    if found.plan.key == datagram.key {
-        Ok(found)
-    } else {
-        Err(Reason::PlanStale)
-    }
 }
 
 /// The hop a group points to at this moment, and its index.

@@ -7,7 +7,8 @@ use aya_ebpf::{
     bindings::{__sk_buff, BPF_F_MARK_MANGLED_0, BPF_F_PSEUDO_HDR, BPF_F_RECOMPUTE_CSUM},
     helpers::generated::{
         bpf_check_mtu, bpf_l4_csum_replace, bpf_skb_change_proto, bpf_skb_change_tail,
-        bpf_skb_pull_data, bpf_skb_store_bytes, bpf_skb_vlan_pop, bpf_skb_vlan_push,
+        bpf_skb_load_bytes, bpf_skb_pull_data, bpf_skb_store_bytes, bpf_skb_vlan_pop,
+        bpf_skb_vlan_push,
     },
     programs::TcContext,
 };
@@ -337,6 +338,18 @@ impl Frame for SkbFrame {
         self.store(at + 6, &check, PLAIN)?;
         self.torn = false;
         Some(())
+    }
+
+    #[inline(always)]
+    fn done(&mut self) {
+        self.torn = false;
+    }
+
+    #[inline(always)]
+    unsafe fn copy_to(&self, at: u32, to: *mut u8, len: u32) -> bool {
+        let (at, len) = (self.place(at), bytes::bounded(len));
+        // SAFETY: the context is this run's; the caller's bytes are as many as `len` can be.
+        unsafe { bpf_skb_load_bytes(self.skb.cast(), at, to.cast(), len) == 0 }
     }
 
     #[inline(always)]

@@ -5,7 +5,9 @@ use core::ffi::c_void;
 use aya_ebpf::{
     EbpfContext as _,
     bindings::xdp_action,
-    helpers::generated::{bpf_xdp_adjust_head, bpf_xdp_adjust_tail, bpf_xdp_get_buff_len},
+    helpers::generated::{
+        bpf_xdp_adjust_head, bpf_xdp_adjust_tail, bpf_xdp_get_buff_len, bpf_xdp_load_bytes,
+    },
     macros::map,
     maps::DevMapHash,
     programs::XdpContext,
@@ -176,6 +178,16 @@ impl Frame for XdpFrame {
     #[inline(always)]
     fn write_udp(&mut self, at: u32, header: [u8; 8], _: Sum) -> Option<()> {
         self.write(at, header)
+    }
+
+    #[inline(always)]
+    fn done(&mut self) {}
+
+    #[inline(always)]
+    unsafe fn copy_to(&self, at: u32, to: *mut u8, len: u32) -> bool {
+        let len = bytes::bounded(len);
+        // SAFETY: the context is this run's; the caller's bytes are as many as `len` can be.
+        unsafe { bpf_xdp_load_bytes(self.ctx.ctx, at, to.cast(), len) == 0 }
     }
 
     #[inline(always)]

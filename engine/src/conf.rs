@@ -15,6 +15,9 @@ pub struct Conf {
     pub name: String,
     /// How phones address the gateway.
     pub mode: Mode,
+    /// Whether parties are hidden from each other; `false`, in transparent mode: SIP over UDP
+    /// between a phone and its softswitch goes through as it is while that one serves.
+    pub hide_topology: bool,
     /// The domain that stands for addresses of no group's.
     pub domain: String,
     /// Interfaces, in the order of the configuration.

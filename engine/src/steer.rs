@@ -3,7 +3,7 @@
 //! The engine emits [`Delta`]s as its mind changes; it can also list everything that is in
 //! force, so that the controller reconciles the whole at start and on a schedule.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use crate::net::{LinkId, ListenerId};
 
@@ -51,6 +51,44 @@ pub struct Flow {
     pub to: SocketAddr,
 }
 
+/// A phone and the softswitch that it speaks to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TalkId(pub u32);
+
+/// SIP between a phone and its softswitch, routed both ways as it is: addresses and ports stay
+/// (transparent mode without hiding, signalling.md section 12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Talk {
+    /// Between 1 and [`MAX_TALKS`].
+    pub id: TalkId,
+    /// The link that the phone is behind.
+    pub lan: LinkId,
+    /// The phone's address and port.
+    pub phone: SocketAddr,
+    /// The link that the softswitch is reached by.
+    pub wan: LinkId,
+    /// The softswitch's address and port.
+    pub server: SocketAddr,
+    /// What the phone sends is left to the gateway's socket; what its softswitch sends is routed.
+    pub up: bool,
+    /// The softswitch accepted a REGISTER of it.
+    pub bound: bool,
+}
+
+/// The most talks at a time: each phone on the LAN is a next hop of its own.
+pub const MAX_TALKS: u32 = 4_000;
+
+/// What the data path stamped of a talk: how long ago, by its own clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stamps {
+    /// The last request of the phone that was routed.
+    pub request: Option<Duration>,
+    /// The last response of the softswitch that was routed.
+    pub response: Option<Duration>,
+    /// The oldest request of the phone that was routed and that no response came after.
+    pub unanswered: Option<Duration>,
+}
+
 /// Whether keepalives of the clients behind a path are answered (signalling.md section 8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Gate {
@@ -81,6 +119,10 @@ pub enum Delta {
     FlowSet(Flow),
     /// Take the flow away.
     FlowClear(FlowId),
+    /// Route a talk, or change how.
+    TalkSet(Talk),
+    /// Route a talk no more: what either party sends goes the kernel's way.
+    TalkClear(TalkId),
     /// Set what a path's clients are told.
     GateSet {
         /// The path.

@@ -31,12 +31,30 @@ pub struct Status {
     /// Connections refused since the daemon started: too many of one source, or of all.
     #[serde(default)]
     pub connections_refused: u64,
+    /// SIP that goes through as it is; all zero but in transparent mode without hiding.
+    #[serde(default)]
+    pub through: Through,
     /// What outlives the daemon.
     #[serde(default)]
     pub store: Store,
     /// What was counted of signalling since the daemon started, by name.
     #[serde(default)]
     pub signalling: BTreeMap<String, u64>,
+}
+
+/// SIP between phones and their softswitches that goes through as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Through {
+    /// Phones whose SIP XDP forwards.
+    pub routed: u64,
+    /// Phones whose SIP comes to the daemon: not registered yet, or their softswitch is silent.
+    pub up: u64,
+    /// Datagrams that the daemon sent on since it started.
+    pub passed: u64,
+    /// Copies of forwarded datagrams that were looked at since then.
+    pub copies: u64,
+    /// Copies that were lost, which voids what they would have told.
+    pub copies_lost: u64,
 }
 
 /// A SIP listener.

@@ -64,6 +64,17 @@ pub struct Gateway {
     pub domain: Option<String>,
     /// How long REGISTER refreshes are still served after `drain on`.
     pub drain_grace: Duration,
+    /// Whether phones and softswitches are hidden from each other; `false` in transparent mode
+    /// only.
+    pub hide_topology: bool,
+}
+
+impl Gateway {
+    /// Whether SIP over UDP goes through as it is while a phone's softswitch serves.
+    #[must_use]
+    pub fn goes_through(&self) -> bool {
+        self.mode == Mode::Transparent && !self.hide_topology
+    }
 }
 
 /// `gateway.role`.

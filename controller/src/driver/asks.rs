@@ -52,6 +52,18 @@ impl Driver {
         render::groups(&self.gateway.health().snapshot(now), local)
     }
 
+    fn through(&self) -> model::Through {
+        let (routed, up) = self.gateway.talk_count();
+        let counted = self.gateway.counters();
+        model::Through {
+            routed: routed as u64,
+            up: up as u64,
+            passed: counted.passed,
+            copies: counted.copies,
+            copies_lost: counted.copies_lost,
+        }
+    }
+
     fn status(&self, now: Now) -> model::Status {
         let flows = self.data_path.flow_count();
         let config = &self.config.gateway;
@@ -80,6 +92,7 @@ impl Driver {
             ),
             listeners: self.listeners(),
             connections_refused: self.streams.refused(),
+            through: self.through(),
             store: model::Store {
                 failing: self.store_health.failing.clone(),
                 lost: self.store_health.lost,

@@ -60,6 +60,7 @@ pub(super) fn engine(
             model::Mode::OutboundProxy => conf::Mode::OutboundProxy,
             model::Mode::Transparent => conf::Mode::Transparent,
         },
+        hide_topology: config.gateway.hide_topology,
         domain: domain(config),
         listeners: listeners(config, table, &links)?,
         groups: config.softswitches.iter().map(group).collect(),

@@ -7,7 +7,7 @@ use std::{
 
 use keepline_engine::{
     net::{LinkId, ListenerId},
-    steer::{Delta, Flow, FlowId, GateId},
+    steer::{Delta, Flow, FlowId, GateId, Stamps, Talk, TalkId},
     time::Mono,
 };
 
@@ -48,11 +48,11 @@ pub trait DataPath {
     /// When a table is full or the kernel refuses a write.
     fn apply(&mut self, delta: &Delta, now: Mono) -> Result<(), Error>;
 
-    /// Makes the maps equal to all desired flows.
+    /// Makes the maps equal to all desired flows and talks.
     ///
     /// # Errors
     /// The first failure; the rest is applied all the same.
-    fn reconcile(&mut self, desired: &[Flow], now: Mono) -> Result<(), Error>;
+    fn reconcile(&mut self, desired: (&[Flow], &[Talk]), now: Mono) -> Result<(), Error>;
 
     /// Routes or neighbours of a link changed.
     ///
@@ -75,6 +75,24 @@ pub trait DataPath {
     /// The ring of rare events, once.
     fn events(&mut self) -> Option<fastpath::events::Events> {
         None
+    }
+
+    /// The rings of copies of what talks say, once.
+    fn copies(&mut self) -> Vec<fastpath::copies::Copies> {
+        Vec::new()
+    }
+
+    /// Copies that were lost so far.
+    fn copies_lost(&self) -> u64 {
+        0
+    }
+
+    /// What was stamped of a talk.
+    ///
+    /// # Errors
+    /// When the kernel refuses a read.
+    fn stamps(&self, _: TalkId) -> Result<Stamps, Error> {
+        Ok(Stamps::default())
     }
 
     /// Does what is due. Orphans that were silent for `orphan_idle` go.
@@ -141,7 +159,7 @@ impl DataPath for NoDataPath {
         Ok(())
     }
 
-    fn reconcile(&mut self, _: &[Flow], _: Mono) -> Result<(), Error> {
+    fn reconcile(&mut self, _: (&[Flow], &[Talk]), _: Mono) -> Result<(), Error> {
         Ok(())
     }
 

@@ -9,6 +9,7 @@ mod carry;
 mod clock;
 mod conf;
 mod connections;
+mod copied;
 mod data_path;
 mod errqueue;
 mod explain;
@@ -44,7 +45,7 @@ use keepline_engine::{
     gateway::{Gateway, Output},
     media::Seen,
     net::LinkId,
-    steer::{Delta, Flow},
+    steer::{Delta, Flow, Talk},
     time::{Mono, Now},
 };
 use outbox::Outbox;
@@ -55,6 +56,7 @@ use tokio::sync::mpsc;
 use crate::{
     api::{Ask, model, model::ApiError},
     config::Config,
+    fastpath::copies::Copied,
     netlink::{Neighbours, NetChange, Netlink},
     store::{Health, Store},
     tunnel::{self, Tunnels, traffic::Traffic},
@@ -95,6 +97,8 @@ struct Driver {
     overrun: bool,
     tunnels: Tunnels,
     traffic: Box<dyn Traffic>,
+    /// What talks say, as copies tell it.
+    copied: copied::Tally,
     /// When the slow path last heard a media port; kept where tunnels are watched.
     media_heard: HashMap<SocketAddr, Mono>,
 }
@@ -109,6 +113,8 @@ struct Queues {
     asks: mpsc::Receiver<Ask>,
     /// What changed in the kernel's network.
     changes: mpsc::Receiver<NetChange>,
+    /// Copies of what the fast path routed.
+    copied: mpsc::Receiver<Copied>,
     /// What the fast path tells.
     told: mpsc::Receiver<EventRecord>,
     /// Closed or sent to when the daemon shall end.
@@ -140,6 +146,7 @@ impl Driver {
                 Some(frame) = queues.frames.recv() => self.tunnels.frame(self.clock.now(), &frame),
                 () = sleep => self.timeout(),
                 _ = stamps.tick(), if !self.tunnels.is_empty() => self.timeout(),
+                Some(first) = queues.copied.recv() => self.copied(first, &mut queues.copied),
                 Some(heard) = queues.heard.recv() => {
                     if self.hear(heard, &mut queues.heard) == BATCH {
                         // Connections may fill the queue for long: datagrams are read now.
@@ -235,6 +242,13 @@ impl Driver {
                     let silence = silence.unwrap_or(Some(Duration::ZERO));
                     self.gateway.silent_for(self.clock.now(), dialog, silence);
                 }
+                Output::Pass {
+                    link,
+                    from,
+                    to,
+                    bytes,
+                } => self.pass(link, (from, to), &bytes),
+                Output::Stamps(talk) => self.read_stamps(talk),
             }
         }
     }
@@ -263,6 +277,7 @@ impl Driver {
 
     fn timeout(&mut self) {
         let now = self.clock.now();
+        self.look_for_lost_copies(now);
         self.gateway.handle_timeout(now);
         self.tunnels.see(now, &mut *self.traffic);
         self.watch_stalls(now);
@@ -331,8 +346,9 @@ impl Driver {
             .flows()
             .map(|(_, flow)| *flow)
             .collect();
+        let talks: Vec<Talk> = self.gateway.talks().collect();
         let now = self.clock.now().mono;
-        if let Err(error) = self.data_path.reconcile(&desired, now) {
+        if let Err(error) = self.data_path.reconcile((&desired, &talks), now) {
             tracing::warn!(%error, "fast path differs from what is wanted");
         }
     }

@@ -144,6 +144,27 @@ impl Sockets {
         })
     }
 
+    /// Sends one datagram in the name of `from`, which is not ours: by a socket of its own, since
+    /// a socket has one port, and those of phones are many. It lives for this datagram.
+    pub(super) fn pass(
+        &self,
+        interface: &str,
+        from: SocketAddr,
+        to: SocketAddr,
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        let socket = Socket::new(Domain::for_address(from), Type::DGRAM, Some(Protocol::UDP))?;
+        if from.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.bind_device(Some(self.device(interface).as_bytes()))?;
+        socket.set_nonblocking(true)?;
+        socket.set_reuse_address(true)?;
+        taking::allow(&socket, from.is_ipv4())?;
+        socket.bind(&from.into())?;
+        socket.send_to(bytes, &to.into()).map(drop)
+    }
+
     /// Holds a media port.
     ///
     /// # Errors

@@ -198,11 +198,14 @@ pub(super) async fn start(options: Options, own: &Handle) -> Result<Running, Sta
         degraded: std::collections::BTreeMap::new(),
         fast_path_failing: None,
         overrun: false,
+        copied: super::copied::Tally::default(),
         media_heard: std::collections::HashMap::new(),
     };
     // Flows of restored calls are claimed before anything is heard: no plan of theirs changes.
     driver.drain_outputs();
     driver.reconcile();
+    // Now: what was copied before bears the numbers of an earlier run.
+    let copied = driver.listen_for_copies();
     if let Some(gap) = driver.data_path.gap() {
         let flows = driver.data_path.flow_count();
         let event = render::rebuilt_event(driver.clock.now(), gap, flows);
@@ -219,6 +222,7 @@ pub(super) async fn start(options: Options, own: &Handle) -> Result<Running, Sta
         frames,
         asks,
         changes,
+        copied,
         told,
         stop,
         reload,

@@ -113,6 +113,7 @@ impl World {
             overrun: false,
             tunnels,
             traffic: Box::new(Counters::default()),
+            copied: super::copied::Tally::default(),
             media_heard: HashMap::new(),
         };
         let mut world = Self {

@@ -5,10 +5,13 @@ use std::{
     time::Duration,
 };
 
-use keepline_common::reason::Reason;
+use keepline_common::{
+    limits::{FLOWS_DEFAULT, PLANS_DEFAULT, TALKS},
+    reason::Reason,
+};
 use keepline_engine::{
     net::{LinkId, ListenerId},
-    steer::{Delta, Flow, FlowId, GateId},
+    steer::{Delta, Flow, FlowId, GateId, Stamps, Talk, TalkId},
     time::Mono,
 };
 
@@ -17,6 +20,7 @@ use crate::{
     config::{Config, model::XdpMode},
     fastpath::{
         self, Attached, Fastpath, Interface, InterfaceCounters, Options, XdpChoice,
+        copies::Copies,
         events::Events,
         maps::Maps,
         redirects::{Counter, Handed, Watch},
@@ -84,10 +88,13 @@ fn options(config: &Config) -> Options {
         pin: config.fastpath.pin.clone(),
         interfaces: config.interfaces.iter().map(interface).collect(),
         media: config.media.ports.clone(),
-        max_plans: keepline_common::limits::PLANS_DEFAULT,
-        max_flows: keepline_common::limits::FLOWS_DEFAULT,
+        max_plans: match config.gateway.goes_through() {
+            true => PLANS_DEFAULT + 2 * TALKS,
+            false => PLANS_DEFAULT,
+        },
+        max_flows: FLOWS_DEFAULT,
         segments: crate::tunnel::traffic::joined(config),
-        transparent: false,
+        transparent: config.gateway.goes_through(),
     }
 }
 
@@ -148,7 +155,7 @@ impl DataPath for Xdp {
         self.steer.apply(delta, now)
     }
 
-    fn reconcile(&mut self, desired: &[Flow], now: Mono) -> Result<(), Error> {
+    fn reconcile(&mut self, desired: (&[Flow], &[Talk]), now: Mono) -> Result<(), Error> {
         self.steer.reconcile(desired, now)
     }
 
@@ -206,6 +213,21 @@ impl DataPath for Xdp {
             tracing::warn!(%error, "events of the fast path are not told");
             None
         })
+    }
+
+    fn copies(&mut self) -> Vec<Copies> {
+        self.programs.copies().unwrap_or_else(|error| {
+            tracing::warn!(%error, "what goes through is not seen");
+            Vec::new()
+        })
+    }
+
+    fn copies_lost(&self) -> u64 {
+        self.steer.tables().copies_lost()
+    }
+
+    fn stamps(&self, talk: TalkId) -> Result<Stamps, Error> {
+        self.steer.stamps(talk)
     }
 
     fn severed(&self) -> Vec<String> {

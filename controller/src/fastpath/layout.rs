@@ -7,13 +7,14 @@ use std::path::Path;
 use aya::maps::{MapInfo, MapType};
 use keepline_common::{
     limits::{
-        ADDRESS_SLOTS, ADDRESSES, CLIENT_MACS, CLIENTS, EVENT_BYTES, GROUPS, HOPS, INTERFACES,
-        LISTENERS, PATHS, PORTS, SEGMENT_HOPS, SEGMENTS, TUNNELS,
+        ADDRESS_SLOTS, ADDRESSES, CLIENT_MACS, CLIENTS, COPIES_BYTES, EVENT_BYTES, GROUPS, HOPS,
+        INTERFACES, LISTENERS, NO_COPIES_BYTES, PATHS, PORTS, SEGMENT_HOPS, SEGMENTS,
+        STRANGERS_BYTES, TALKS, TUNNELS,
     },
     reason::Reason,
     record::{
         Address, ClientKey, ClientMac, ClientSeen, FlowKey, FlowState, Hop, Listener, ListenerKey,
-        Plan, Port,
+        Plan, Port, TalkState,
     },
 };
 
@@ -41,11 +42,15 @@ pub struct Shape {
 
 /// Every map of the object.
 #[must_use]
-pub fn shapes(sizes: &Sizes) -> [Shape; 19] {
+pub fn shapes(sizes: &Sizes) -> [Shape; 23] {
     use MapType::{Array, DevMapHash, Hash, LruHash, PerCpuArray, PerCpuHash, RingBuf};
     let index = size_of::<u32>();
     let word = size_of::<u64>();
     let counters = size_of::<[u64; Reason::COUNT]>();
+    let (talks, copies, strangers) = match sizes.transparent {
+        true => (TALKS, COPIES_BYTES, STRANGERS_BYTES),
+        false => (1, NO_COPIES_BYTES, NO_COPIES_BYTES),
+    };
     [
         shape("ADDRS", Hash, size_of::<Address>(), index, ADDRESSES, 0),
         shape("OURS", Array, index, word, 1, MMAPABLE),
@@ -70,6 +75,10 @@ pub fn shapes(sizes: &Sizes) -> [Shape; 19] {
         ),
         shape("SENT", PerCpuArray, index, word, HOPS + SEGMENT_HOPS, 0),
         shape("FLOWS", Hash, size_of::<FlowKey>(), word, sizes.flows, 0),
+        shape("TALKS", Array, index, size_of::<TalkState>(), talks, 0),
+        shape("COPIES", RingBuf, 0, 0, copies, 0),
+        shape("STRANGERS", RingBuf, 0, 0, strangers, 0),
+        shape("LOST", Array, index, word, 2, MMAPABLE),
         shape(
             "LISTENERS",
             Hash,
@@ -138,7 +147,7 @@ pub(super) fn pinned_sizes(directory: &Path) -> Option<Sizes> {
         media_ports: entries("MEDIA")? / ADDRESS_SLOTS,
         plans: entries("PLANS")?,
         flows: entries("FLOWS")?,
-        transparent: false,
+        transparent: entries("TALKS")? != 1,
     };
     let here = |shape: &Shape| directory.join(shape.name).exists();
     let whole = shapes(&sizes).iter().all(here) && check(directory, &sizes).is_ok();

@@ -10,7 +10,10 @@ use bytemuck::Pod;
 use keepline_common::{
     limits,
     reason::Reason,
-    record::{Address, ClientKey, FlowState, Hop, Listener, ListenerKey, Plan, Port, address_bit},
+    record::{
+        Address, ClientKey, FlowKey, FlowState, Hop, Listener, ListenerKey, Plan, Port, TalkState,
+        address_bit,
+    },
 };
 
 use super::{
@@ -39,6 +42,9 @@ pub struct Maps {
     addresses: HashMap<MapData, Raw<Address>, u32>,
     listeners: HashMap<MapData, Raw<ListenerKey>, Raw<Listener>>,
     clients: HashMap<MapData, Raw<ClientKey>, u32>,
+    flows: HashMap<MapData, Raw<FlowKey>, u64>,
+    talks: Records<TalkState>,
+    lost: Words,
     devices: DevMapHash<MapData>,
     counters: PerCpuHashMap<MapData, u32, Counts>,
     ports: HashMap<MapData, u32, Raw<Port>>,
@@ -89,6 +95,9 @@ impl Maps {
             addresses: typed("ADDRS", open("ADDRS")?)?,
             listeners: typed("LISTENERS", open("LISTENERS")?)?,
             clients: typed("CLIENTS", open("CLIENTS")?)?,
+            flows: typed("FLOWS", open("FLOWS")?)?,
+            talks: typed("TALKS", open("TALKS")?)?,
+            lost: words_of("LOST", open("LOST")?, 2)?,
             devices: typed("DEVICES", open("DEVICES")?)?,
             ports: typed("PORTS", open("PORTS")?)?,
             inbound: words_of("INBOUND", open("INBOUND")?, limits::TUNNELS)?,
@@ -152,6 +161,12 @@ impl Maps {
         let cpus = self.sent.get(&hop, 0);
         let cpus = cpus.map_err(|error| Error::map("SENT", error))?;
         Ok(cpus.iter().sum())
+    }
+
+    /// Copies of talks that were lost so far, strangers' included.
+    #[must_use]
+    pub fn copies_lost(&self) -> u64 {
+        self.lost.load(0) + self.lost.load(1)
     }
 
     /// Packets by interface index and reason.
@@ -339,6 +354,29 @@ impl Tables for Maps {
             .map_err(kernel)?;
         keys.iter()
             .try_for_each(|key| removed(self.clients.remove(key)))
+    }
+
+    fn set_flow(&mut self, key: FlowKey, word: u64) -> io::Result<()> {
+        self.flows.insert(Raw(key), word, 0).map_err(kernel)
+    }
+
+    fn clear_flow(&mut self, key: FlowKey) -> io::Result<()> {
+        removed(self.flows.remove(&Raw(key)))
+    }
+
+    fn flow_words(&self) -> io::Result<Vec<(FlowKey, u64)>> {
+        let entries = self.flows.iter();
+        entries
+            .map(|entry| entry.map(|(key, word)| (key.0, word)).map_err(kernel))
+            .collect()
+    }
+
+    fn talk(&self, index: u32) -> io::Result<TalkState> {
+        get(&self.talks, index)
+    }
+
+    fn reset_talk(&mut self, index: u32) -> io::Result<()> {
+        set(&mut self.talks, index, bytemuck::Zeroable::zeroed())
     }
 
     fn set_device(&mut self, ifindex: u32) -> io::Result<()> {

@@ -16,6 +16,7 @@ mod again;
 mod attach;
 pub mod batch;
 mod carry;
+pub mod copies;
 mod device;
 mod error;
 mod ethtool;
@@ -246,6 +247,18 @@ impl Fastpath {
     pub fn events(&mut self) -> Result<Option<events::Events>, Error> {
         let ring = self.ebpf.take_map("EVENTS");
         ring.map(events::Events::of).transpose()
+    }
+
+    /// The rings of copies, once: those of talks that softswitches accepted, and the others.
+    ///
+    /// # Errors
+    /// [`Error::Map`] when the kernel refuses one.
+    pub fn copies(&mut self) -> Result<Vec<copies::Copies>, Error> {
+        let names = ["COPIES", "STRANGERS"].into_iter();
+        let rings = names.filter_map(|name| Some((name, self.ebpf.take_map(name)?)));
+        rings
+            .map(|(name, map)| copies::Copies::of(name, map))
+            .collect()
     }
 
     /// Names of the interfaces that lost the program and do not have it back.

@@ -9,6 +9,7 @@
 //! manager may flush rules that it did not make.
 
 mod defrag;
+mod local;
 mod rules;
 
 use std::{collections::BTreeSet, io, time::Duration};
@@ -20,6 +21,7 @@ use keepline_engine::{
 use tokio::{sync::oneshot, task::JoinHandle};
 
 use defrag::Defrag;
+use local::Accepting;
 use rules::{Rule, Rules};
 
 /// Rules are put back within this.
@@ -30,6 +32,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct Interception {
     end: oneshot::Sender<()>,
     task: JoinHandle<()>,
+    accepting: Accepting,
 }
 
 impl Interception {
@@ -44,16 +47,22 @@ impl Interception {
         let interfaces = conf.links.iter().map(|link| link.name.clone());
         let rules = Rules::new(handle, interfaces.collect(), wanted(conf));
         rules.apply().await.map_err(io::Error::other)?;
+        let accepting = Accepting::begin(conf)?;
         let defrag = rules.any().then(Defrag::begin);
         let (end, ended) = oneshot::channel();
         let task = tokio::spawn(keep(rules, defrag, ended));
-        Ok(Self { end, task })
+        Ok(Self {
+            end,
+            task,
+            accepting,
+        })
     }
 
     /// Takes the rules away: from now on phones reach their softswitch without us.
     pub async fn end(self) {
         let _ = self.end.send(());
         let _ = self.task.await;
+        self.accepting.end();
     }
 }
 

@@ -2,7 +2,7 @@
 //! taken up when a call claims it, and kept as an orphan when none does.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
@@ -15,11 +15,14 @@ use keepline_common::{
 use keepline_engine::{
     net::LinkId,
     steer::{Flow, FlowId, FlowKind},
-    time::Mono,
 };
 
 use super::{
-    Error, FlowRow, LinkPlace, Pen, addresses::Addresses, bytes, groups::Groups, slots::Slots,
+    Error, FlowRow, LinkPlace, Pen,
+    addresses::Addresses,
+    bytes,
+    groups::Groups,
+    plans::{Plans, same},
     tables::Tables,
 };
 
@@ -28,7 +31,7 @@ use super::{
 struct Installed {
     /// `None` for an orphan.
     flow: Option<Flow>,
-    slot: u32,
+    word: PlanWord,
     plan: Plan,
 }
 
@@ -37,8 +40,6 @@ struct Installed {
 pub(super) struct Flows {
     by_port: HashMap<u32, Installed>,
     by_id: HashMap<FlowId, u32>,
-    slots: Slots,
-    generation: u32,
 }
 
 impl Flows {
@@ -46,31 +47,24 @@ impl Flows {
     pub(super) fn adopt<T: Tables>(tables: &T, addresses: &Addresses) -> Result<Self, Error> {
         let (_, ports) = tables.media_range();
         let mut by_port = HashMap::new();
-        let mut generation = 0;
         let held = (0..ADDRESS_SLOTS).filter(|slot| addresses.address(*slot).is_some());
         for index in held.flat_map(|slot| slot * ports..(slot + 1) * ports) {
             let Some(word) = PlanWord::unpack(tables.media(index)) else {
                 continue;
             };
             let plan = tables.plan(word.slot).map_err(Error::of("PLANS"))?;
-            generation = generation.max(word.generation);
-            by_port.insert(
-                index,
-                Installed {
-                    flow: None,
-                    slot: word.slot,
-                    plan,
-                },
-            );
+            let flow = None;
+            by_port.insert(index, Installed { flow, word, plan });
         }
-        let used: BTreeSet<u32> = by_port.values().map(|installed| installed.slot).collect();
-        let slots = Slots::new("PLANS", 0..tables.plan_slots(), &used);
         Ok(Self {
             by_port,
             by_id: HashMap::new(),
-            slots,
-            generation,
         })
+    }
+
+    /// Where the words in force lead.
+    pub(super) fn words(&self) -> impl Iterator<Item = PlanWord> {
+        self.by_port.values().map(|installed| installed.word)
     }
 
     /// The plans of orphans.
@@ -90,23 +84,18 @@ impl Flows {
         place: LinkPlace,
         address_slot: u32,
         group: u32,
-        groups: &mut Groups,
+        (plans, groups): (&mut Plans, &mut Groups),
     ) -> Result<(), Error> {
         let index = media_index(pen.tables.media_range(), flow.local, address_slot)?;
         let plan = plan_of(flow, place, address_slot, group);
         let before = self.by_port.get(&index);
-        let same = before.is_some_and(|before| {
-            Plan {
-                generation: before.plan.generation,
-                ..plan
-            } == before.plan
-        });
+        let same = before.is_some_and(|before| same(&plan, &before.plan));
         let installed = match before {
             Some(before) if same => Installed {
                 flow: Some(*flow),
                 ..before.clone()
             },
-            _ => self.install(pen, flow, plan, index)?,
+            _ => install(pen, plans, flow, plan, index)?,
         };
         groups.join(group, flow.to.ip());
         // The same flow at another port leaves that one; another flow at this port loses it.
@@ -116,12 +105,12 @@ impl Flows {
             .copied()
             .filter(|old| *old != index)
         {
-            self.release(pen, old, groups);
+            self.release(pen, old, (plans, groups));
         }
         if let Some(old) = self.by_port.insert(index, installed) {
             self.forget(&old, flow.id, groups);
             if !same {
-                self.slots.retire(old.slot, pen.now);
+                plans.retire(old.word.slot, pen.now);
             }
         }
         self.by_id.insert(flow.id, index);
@@ -133,10 +122,10 @@ impl Flows {
         &mut self,
         pen: &mut Pen<'_, T>,
         id: FlowId,
-        groups: &mut Groups,
+        installed: (&mut Plans, &mut Groups),
     ) {
         if let Some(index) = self.by_id.remove(&id) {
-            self.release(pen, index, groups);
+            self.release(pen, index, installed);
         }
     }
 
@@ -145,7 +134,7 @@ impl Flows {
         &mut self,
         pen: &mut Pen<'_, T>,
         desired: &[Flow],
-        groups: &mut Groups,
+        (plans, groups): (&mut Plans, &mut Groups),
     ) {
         let wanted: HashSet<FlowId> = desired.iter().map(|flow| flow.id).collect();
         let gone: Vec<FlowId> = self
@@ -155,7 +144,7 @@ impl Flows {
             .filter(|id| !wanted.contains(id))
             .collect();
         for id in gone {
-            self.clear(pen, id, groups);
+            self.clear(pen, id, (plans, groups));
         }
     }
 
@@ -164,21 +153,21 @@ impl Flows {
         &mut self,
         pen: &mut Pen<'_, T>,
         idle: Duration,
-        groups: &mut Groups,
+        (plans, groups): (&mut Plans, &mut Groups),
     ) -> Result<usize, Error> {
         let now = pen.tables.kernel_now();
         let mut silent = Vec::new();
         for (index, installed) in self.by_port.iter().filter(|(_, i)| i.flow.is_none()) {
             let state = pen
                 .tables
-                .state(installed.slot)
+                .state(installed.word.slot)
                 .map_err(Error::of("STATE"))?;
             if Duration::from_nanos(now.saturating_sub(state.last_seen)) >= idle {
                 silent.push(*index);
             }
         }
         for index in &silent {
-            self.release(pen, *index, groups);
+            self.release(pen, *index, (plans, groups));
         }
         Ok(silent.len())
     }
@@ -202,10 +191,6 @@ impl Flows {
             .collect()
     }
 
-    pub(super) fn tick(&mut self, now: Mono) {
-        self.slots.tick(now);
-    }
-
     pub(super) fn count(&self) -> usize {
         self.by_port.len()
     }
@@ -217,8 +202,8 @@ impl Flows {
     ) -> Result<Vec<FlowRow>, Error> {
         let now = tables.kernel_now();
         let mut rows = Vec::with_capacity(self.by_port.len());
-        for Installed { flow, slot, plan } in self.by_port.values() {
-            let state = tables.state(*slot).map_err(Error::of("STATE"))?;
+        for Installed { flow, word, plan } in self.by_port.values() {
+            let state = tables.state(word.slot).map_err(Error::of("STATE"))?;
             let [.., a, b, c, d] = plan.key.destination;
             let local = addresses.address(u32::from_be_bytes([a, b, c, d]));
             let hop = tables.group(plan.group);
@@ -256,7 +241,9 @@ impl Flows {
             .iter()
             .filter_map(|id| self.by_port.get(self.by_id.get(id)?));
         for installed in installed {
-            let state = tables.state(installed.slot).map_err(Error::of("STATE"))?;
+            let state = tables
+                .state(installed.word.slot)
+                .map_err(Error::of("STATE"))?;
             last = state.last_seen.max(last);
         }
         Ok((last != 0).then(|| Duration::from_nanos(now.saturating_sub(last))))
@@ -268,54 +255,19 @@ impl Flows {
             .filter_map(|installed| installed.flow.as_ref())
     }
 
-    /// Writes a plan into a fresh slot and turns the port's word to it.
-    fn install<T: Tables>(
+    /// Empties a port.
+    fn release<T: Tables>(
         &mut self,
         pen: &mut Pen<'_, T>,
-        flow: &Flow,
-        plan: Plan,
         index: u32,
-    ) -> Result<Installed, Error> {
-        let slot = self.slots.take(|| pen.tables.grace())?;
-        self.generation = self.generation.wrapping_add(1).max(1);
-        let plan = Plan {
-            generation: self.generation,
-            ..plan
-        };
-        let written = pen
-            .tables
-            .set_plan(slot, &plan)
-            .map_err(Error::of("PLANS"))
-            .and_then(|()| pen.tables.reset_state(slot).map_err(Error::of("STATE")));
-        if let Err(error) = written {
-            self.slots.retire(slot, pen.now);
-            return Err(error);
-        }
-        pen.writes.plans += 1;
-        pen.tables.set_media(
-            index,
-            PlanWord {
-                slot,
-                generation: plan.generation,
-            }
-            .pack(),
-        );
-        pen.writes.media += 1;
-        Ok(Installed {
-            flow: Some(*flow),
-            slot,
-            plan,
-        })
-    }
-
-    /// Empties a port.
-    fn release<T: Tables>(&mut self, pen: &mut Pen<'_, T>, index: u32, groups: &mut Groups) {
+        (plans, groups): (&mut Plans, &mut Groups),
+    ) {
         let Some(old) = self.by_port.remove(&index) else {
             return;
         };
         pen.tables.set_media(index, 0);
         pen.writes.media += 1;
-        self.slots.retire(old.slot, pen.now);
+        plans.retire(old.word.slot, pen.now);
         if let Some(flow) = old.flow {
             groups.leave(old.plan.group, flow.to.ip());
         }
@@ -329,6 +281,21 @@ impl Flows {
             self.by_id.remove(&flow.id);
         }
     }
+}
+
+/// Writes a plan into a fresh slot and turns the port's word to it.
+fn install<T: Tables>(
+    pen: &mut Pen<'_, T>,
+    plans: &mut Plans,
+    flow: &Flow,
+    plan: Plan,
+    index: u32,
+) -> Result<Installed, Error> {
+    let (word, plan) = plans.write(pen, plan)?;
+    pen.tables.set_media(index, word.pack());
+    pen.writes.media += 1;
+    let flow = Some(*flow);
+    Ok(Installed { flow, word, plan })
 }
 
 /// Where the word of a media port stands.
@@ -360,6 +327,8 @@ fn plan_of(flow: &Flow, place: LinkPlace, address_slot: u32, group: u32) -> Plan
         from_port: flow.from_port.to_be_bytes(),
         vlan: place.vlan.map(u16::to_be_bytes),
         classes: classes(flow.kind),
+        talk: 0,
+        party: 0,
     }
 }
 

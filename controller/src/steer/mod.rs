@@ -10,7 +10,7 @@ use std::{
 use keepline_common::gate::PathWord;
 use keepline_engine::{
     net::{LinkId, ListenerId},
-    steer::{Delta, Flow, FlowId, Gate, GateId},
+    steer::{Delta, Flow, FlowId, Gate, GateId, Stamps, Talk, TalkId},
     time::Mono,
 };
 
@@ -19,13 +19,15 @@ mod bytes;
 mod flows;
 mod groups;
 mod keepalives;
+mod plans;
 pub mod resolver;
 mod slots;
 pub mod tables;
+mod talks;
 
 use self::{
-    addresses::Addresses, flows::Flows, groups::Groups, keepalives::Keepalives, resolver::Resolver,
-    tables::Tables,
+    addresses::Addresses, flows::Flows, groups::Groups, keepalives::Keepalives, plans::Plans,
+    resolver::Resolver, tables::Tables, talks::Talks,
 };
 
 /// Why something could not be put into the maps. The rest of the desired state is in force.
@@ -103,6 +105,8 @@ pub struct Writes {
     pub media: u64,
     /// Records of `PLANS`.
     pub plans: u64,
+    /// Entries of `FLOWS`.
+    pub flows: u64,
     /// Words of `GROUPS`.
     pub groups: u64,
     /// Records of `HOPS`.
@@ -126,6 +130,7 @@ impl Writes {
         Self {
             media: self.media - before.media,
             plans: self.plans - before.plans,
+            flows: self.flows - before.flows,
             groups: self.groups - before.groups,
             hops: self.hops - before.hops,
             addresses: self.addresses - before.addresses,
@@ -159,7 +164,9 @@ pub struct Steer<T, R> {
     links: HashMap<LinkId, LinkPlace>,
     addresses: Addresses,
     groups: Groups,
+    plans: Plans,
     flows: Flows,
+    talks: Talks,
     keepalives: Keepalives,
     writes: Writes,
 }
@@ -182,7 +189,9 @@ impl<T: Tables, R: Resolver> Steer<T, R> {
         tables.clear_clients().map_err(Error::of("CLIENTS"))?;
         let addresses = Addresses::adopt(&tables)?;
         let flows = Flows::adopt(&tables, &addresses)?;
-        let groups = Groups::adopt(&tables, flows.orphaned())?;
+        let talks = Talks::adopt(&tables)?;
+        let plans = Plans::beside(&tables, flows.words().chain(talks.words()));
+        let groups = Groups::adopt(&tables, flows.orphaned().chain(talks.pinned()))?;
         // Whatever the earlier run had unlinked is no longer read after this.
         tables.grace();
         Ok(Self {
@@ -191,7 +200,9 @@ impl<T: Tables, R: Resolver> Steer<T, R> {
             links: HashMap::new(),
             addresses,
             groups,
+            plans,
             flows,
+            talks,
             keepalives: Keepalives::new(gate_spread),
             writes: Writes::default(),
         })
@@ -211,6 +222,8 @@ impl<T: Tables, R: Resolver> Steer<T, R> {
         }
         let moved = self.flows.arriving_on(link);
         moved.iter().try_for_each(|flow| self.flow_set(flow, now))?;
+        let moved = self.talks.over(link);
+        moved.iter().try_for_each(|talk| self.talk_set(talk, now))?;
         self.route_changed(link, now)
     }
 
@@ -228,9 +241,14 @@ impl<T: Tables, R: Resolver> Steer<T, R> {
             Delta::PortOpen { .. } | Delta::PortClose { .. } => Ok(()),
             Delta::FlowSet(flow) => self.flow_set(flow, now),
             Delta::FlowClear(id) => {
-                self.flows.clear(pen, *id, &mut self.groups);
+                self.flows
+                    .clear(pen, *id, (&mut self.plans, &mut self.groups));
                 Ok(())
             }
+            Delta::TalkSet(talk) => self.talk_set(talk, now),
+            Delta::TalkClear(id) => self
+                .talks
+                .clear(pen, *id, (&mut self.plans, &mut self.groups)),
             Delta::GateSet { gate, state } => self.keepalives.gate(pen, *gate, *state),
             Delta::ClientSet {
                 client,
@@ -243,22 +261,32 @@ impl<T: Tables, R: Resolver> Steer<T, R> {
         }
     }
 
-    /// Makes the maps equal to all desired flows. Flows in the maps that nobody claims stay as
-    /// orphans and keep forwarding; listeners nobody set go.
+    /// Makes the maps equal to all desired flows and talks. Flows in the maps that nobody claims
+    /// stay as orphans and keep forwarding; talks and listeners nobody set go.
     ///
     /// # Errors
     /// The first failure; the rest is applied all the same.
-    pub fn reconcile(&mut self, desired: &[Flow], now: Mono) -> Result<(), Error> {
+    pub fn reconcile(
+        &mut self,
+        (desired, talks): (&[Flow], &[Talk]),
+        now: Mono,
+    ) -> Result<(), Error> {
         let mut result = Ok(());
         for flow in desired {
             result = result.and(self.flow_set(flow, now));
+        }
+        for talk in talks {
+            result = result.and(self.talk_set(talk, now));
         }
         let pen = &mut Pen {
             tables: &mut self.tables,
             writes: &mut self.writes,
             now,
         };
-        self.flows.keep_only(pen, desired, &mut self.groups);
+        let installed = (&mut self.plans, &mut self.groups);
+        self.flows.keep_only(pen, desired, installed);
+        let installed = (&mut self.plans, &mut self.groups);
+        let result = result.and(self.talks.keep_only(pen, talks, installed));
         result.and(self.keepalives.drop_unknown_listeners(pen))
     }
 
@@ -272,7 +300,8 @@ impl<T: Tables, R: Resolver> Steer<T, R> {
             writes: &mut self.writes,
             now,
         };
-        self.flows.forget_orphans(pen, idle, &mut self.groups)
+        let installed = (&mut self.plans, &mut self.groups);
+        self.flows.forget_orphans(pen, idle, installed)
     }
 
     /// Makes an address known before its first flow: what comes for its media ports is then told
@@ -336,7 +365,11 @@ impl<T: Tables, R: Resolver> Steer<T, R> {
         };
         let strayed = self.groups.resolve_again(pen, &mut self.resolver, egress)?;
         let moving = self.flows.sent_by(egress, &strayed);
-        moving.iter().try_for_each(|flow| self.flow_set(flow, now))
+        moving
+            .iter()
+            .try_for_each(|flow| self.flow_set(flow, now))?;
+        let moving = self.talks.sent_by(egress, &strayed);
+        moving.iter().try_for_each(|talk| self.talk_set(talk, now))
     }
 
     /// A link's address changed: one `ADDRS` entry, and one hop and one group store per group.
@@ -370,7 +403,7 @@ impl<T: Tables, R: Resolver> Steer<T, R> {
             writes: &mut self.writes,
             now,
         };
-        self.flows.tick(now);
+        self.plans.tick(now);
         self.groups.tick(now);
         self.addresses.tick(pen)
     }
@@ -389,6 +422,20 @@ impl<T: Tables, R: Resolver> Steer<T, R> {
     /// When the kernel refuses a read.
     pub fn silence(&self, flows: &[FlowId]) -> Result<Option<Duration>, Error> {
         self.flows.silence(&self.tables, flows)
+    }
+
+    /// What was stamped of a talk.
+    ///
+    /// # Errors
+    /// When the kernel refuses a read.
+    pub fn stamps(&self, talk: TalkId) -> Result<Stamps, Error> {
+        talks::stamps(&self.tables, talk)
+    }
+
+    /// How many talks are in force.
+    #[must_use]
+    pub fn talk_count(&self) -> usize {
+        self.talks.count()
     }
 
     /// How many flows are in force, orphans included.
@@ -446,8 +493,27 @@ impl<T: Tables, R: Resolver> Steer<T, R> {
         let group = self
             .groups
             .of(pen, &mut self.resolver, flow.egress, flow.to.ip())?;
-        self.flows
-            .set(pen, flow, place, slot, group, &mut self.groups)
+        let installed = (&mut self.plans, &mut self.groups);
+        self.flows.set(pen, flow, place, slot, group, installed)
+    }
+
+    fn talk_set(&mut self, talk: &Talk, now: Mono) -> Result<(), Error> {
+        let place = |link: LinkId| {
+            let place = self.links.get(&link).copied();
+            place.ok_or(Error::UnknownLink(link))
+        };
+        let places = [place(talk.lan)?, place(talk.wan)?];
+        let pen = &mut Pen {
+            tables: &mut self.tables,
+            writes: &mut self.writes,
+            now,
+        };
+        let resolver = &mut self.resolver;
+        let to_server = (self.groups).of(pen, resolver, talk.wan, talk.server.ip())?;
+        let to_phone = (self.groups).of(pen, resolver, talk.lan, talk.phone.ip())?;
+        let installed = (&mut self.plans, &mut self.groups);
+        let towards = [to_server, to_phone];
+        self.talks.set(pen, talk, places, towards, installed)
     }
 }
 

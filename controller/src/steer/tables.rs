@@ -2,7 +2,9 @@
 
 use std::io;
 
-use keepline_common::record::{Address, ClientKey, FlowState, Hop, Listener, ListenerKey, Plan};
+use keepline_common::record::{
+    Address, ClientKey, FlowKey, FlowState, Hop, Listener, ListenerKey, Plan, TalkState,
+};
 
 /// The maps of the fast path. Indexes are within the bounds of `keepline_common::limits`; words
 /// are single aligned stores.
@@ -98,6 +100,31 @@ pub trait Tables {
     /// # Errors
     /// What the kernel says.
     fn clear_clients(&mut self) -> io::Result<()>;
+    /// Writes a word of `FLOWS`.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn set_flow(&mut self, key: FlowKey, word: u64) -> io::Result<()>;
+    /// Forgets a flow.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn clear_flow(&mut self, key: FlowKey) -> io::Result<()>;
+    /// All flows and their words.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn flow_words(&self) -> io::Result<Vec<(FlowKey, u64)>>;
+    /// Reads what was stamped of a talk.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn talk(&self, index: u32) -> io::Result<TalkState>;
+    /// Forgets what was stamped of a talk.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn reset_talk(&mut self, index: u32) -> io::Result<()>;
     /// Lets packets be redirected to a device.
     ///
     /// # Errors

@@ -4,7 +4,8 @@ use std::{collections::HashMap, io};
 
 use keepline_common::classify::Class;
 use keepline_common::record::{
-    Address, ClientKey, FlowState, Hop, Listener, ListenerKey, Plan, PlanWord,
+    Address, ClientKey, FlowKey, FlowState, FlowWord, Hop, Listener, ListenerKey, Plan, PlanWord,
+    TalkState,
 };
 use keepline_engine::steer::FlowKind;
 
@@ -27,7 +28,9 @@ struct Memory {
     paths: HashMap<u32, u64>,
     hops: HashMap<u32, Hop>,
     addresses: HashMap<Address, u32>,
-    /// Plans written over while a word of `MEDIA` led there: must stay empty.
+    flows: HashMap<FlowKey, u64>,
+    talks: HashMap<u32, TalkState>,
+    /// Plans written over while a word led there: must stay empty.
     torn: Vec<u32>,
 }
 
@@ -35,7 +38,9 @@ impl Tables for Memory {
     fn set_plan(&mut self, slot: u32, plan: &Plan) -> io::Result<()> {
         let leads_here = |word: &u64| PlanWord::unpack(*word).is_some_and(|w| w.slot == slot);
         // Looked at in small tables only: it walks them.
-        if self.media.len() < 100 && self.media.values().any(leads_here) {
+        let flow = |word: &u64| FlowWord::unpack(*word).is_some_and(|w| w.plan.slot == slot);
+        let small = self.media.len() < 100;
+        if small && self.media.values().any(leads_here) || self.flows.values().any(flow) {
             self.torn.push(slot);
         }
         self.plans.insert(slot, *plan);
@@ -109,6 +114,24 @@ impl Tables for Memory {
         Ok(())
     }
     fn clear_clients(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+    fn set_flow(&mut self, key: FlowKey, word: u64) -> io::Result<()> {
+        self.flows.insert(key, word);
+        Ok(())
+    }
+    fn clear_flow(&mut self, key: FlowKey) -> io::Result<()> {
+        self.flows.remove(&key);
+        Ok(())
+    }
+    fn flow_words(&self) -> io::Result<Vec<(FlowKey, u64)>> {
+        Ok(self.flows.iter().map(|(key, word)| (*key, *word)).collect())
+    }
+    fn talk(&self, index: u32) -> io::Result<TalkState> {
+        Ok(self.talks[&index])
+    }
+    fn reset_talk(&mut self, index: u32) -> io::Result<()> {
+        self.talks.insert(index, bytemuck::Zeroable::zeroed());
         Ok(())
     }
     fn set_device(&mut self, _: u32) -> io::Result<()> {
@@ -212,6 +235,7 @@ fn written(
 const ONE_STORE: Writes = Writes {
     media: 0,
     plans: 0,
+    flows: 0,
     groups: 1,
     hops: 1,
     addresses: 0,
@@ -364,7 +388,7 @@ fn kl5_a_restart_takes_up_orphans_and_claiming_them_writes_nothing_of_theirs() {
     );
     let wanted: Vec<Flow> = (0..60).map(flow).collect();
     let writes = written(&mut steer, |steer| {
-        steer.reconcile(&wanted, at(1)).unwrap();
+        steer.reconcile((&wanted, &[]), at(1)).unwrap();
     });
     assert_eq!((writes.plans, writes.media), (0, 0), "{writes:?}");
     assert_eq!((writes.groups, writes.hops), (0, 0), "{writes:?}");
@@ -384,7 +408,7 @@ fn reconciling_ends_claimed_flows_that_are_not_wanted() {
     let mut steer = with_flows(10);
     let wanted: Vec<Flow> = (0..4).map(flow).collect();
     let writes = written(&mut steer, |steer| {
-        steer.reconcile(&wanted, at(1)).unwrap();
+        steer.reconcile((&wanted, &[]), at(1)).unwrap();
     });
     assert_eq!((writes.media, writes.plans), (6, 0));
     assert_eq!(steer.flow_count(), 4);
@@ -453,4 +477,129 @@ fn a_device_that_was_made_anew_moves_flows_and_hops() {
     );
     assert!(steer.flows().unwrap().iter().all(|row| row.ifindex == 22));
     assert!(steer.hops().unwrap().iter().all(|row| row.ifindex == 33));
+}
+
+/// A phone of 200, and the softswitch.
+fn talk(n: u32) -> Talk {
+    Talk {
+        id: TalkId(n),
+        lan: LAN,
+        phone: SocketAddr::from(([10, 99, 1, n as u8], 5_060)),
+        wan: WAN,
+        server: SocketAddr::from(([10, 99, 10, 1], 5_060)),
+        up: true,
+        bound: false,
+    }
+}
+
+/// The words of a talk: the phone's, and its softswitch's.
+fn words(steer: &Steer<Memory, Routes>, talk: &Talk) -> [Option<FlowWord>; 2] {
+    let word = |from: SocketAddr, to: SocketAddr, ifindex| {
+        let key = FlowKey {
+            source: bytes::address(from.ip()),
+            destination: bytes::address(to.ip()),
+            source_port: from.port().to_be_bytes(),
+            destination_port: to.port().to_be_bytes(),
+            ifindex,
+        };
+        FlowWord::unpack(*steer.tables().flows.get(&key)?)
+    };
+    [
+        word(talk.phone, talk.server, 2),
+        word(talk.server, talk.phone, 3),
+    ]
+}
+
+#[test]
+fn em20_turning_a_talk_up_or_down_is_one_store_and_no_record() {
+    let mut steer = steer_on(memory(500));
+    for n in 1..=200 {
+        steer.apply(&Delta::TalkSet(talk(n)), at(0)).unwrap();
+    }
+    let [phone, server] = words(&steer, &talk(7)).map(Option::unwrap);
+    assert!(phone.up && phone.stranger && !server.up && server.stranger);
+    let routed = Talk {
+        up: false,
+        bound: true,
+        ..talk(7)
+    };
+    let set = written(&mut steer, |steer| {
+        steer.apply(&Delta::TalkSet(routed), at(1)).unwrap();
+    });
+    // Both words say that it is a stranger's no more.
+    let two_stores = Writes {
+        flows: 2,
+        ..Writes::default()
+    };
+    assert_eq!(set, two_stores);
+    let up = Talk { up: true, ..routed };
+    let set = written(&mut steer, |steer| {
+        steer.apply(&Delta::TalkSet(up), at(2)).unwrap();
+    });
+    let one_store = Writes {
+        flows: 1,
+        ..Writes::default()
+    };
+    assert_eq!(set, one_store);
+    let [now, _] = words(&steer, &up).map(Option::unwrap);
+    assert_eq!((now.plan, now.up), (phone.plan, true));
+    assert!(steer.tables().torn.is_empty());
+}
+
+#[test]
+fn em20_a_talk_that_is_cleared_leaves_nothing_and_its_slots_rest() {
+    let mut steer = steer_on(memory(2));
+    steer.apply(&Delta::TalkSet(talk(1)), at(0)).unwrap();
+    let full = steer.apply(&Delta::TalkSet(talk(2)), at(0));
+    assert!(matches!(full, Err(Error::Full("PLANS"))), "{full:?}");
+    steer.apply(&Delta::TalkClear(TalkId(1)), at(0)).unwrap();
+    assert_eq!(words(&steer, &talk(1)), [None, None]);
+    assert!(steer.apply(&Delta::TalkSet(talk(2)), at(999)).is_err());
+    steer.tick(at(1_000)).unwrap();
+    steer.apply(&Delta::TalkSet(talk(2)), at(1_000)).unwrap();
+    assert_eq!(steer.talk_count(), 1);
+}
+
+#[test]
+fn em20_kl5_a_restart_claims_talks_without_a_write_and_ends_the_others() {
+    let mut steer = steer_on(memory(10));
+    for n in 1..=2 {
+        let routed = Talk {
+            up: false,
+            ..talk(n)
+        };
+        steer.apply(&Delta::TalkSet(routed), at(0)).unwrap();
+    }
+    let mut steer = steer_on(steer.tables);
+    let kept = Talk {
+        up: false,
+        // Numbers are given anew.
+        ..talk(1)
+    };
+    let claimed = written(&mut steer, |steer| {
+        steer.apply(&Delta::TalkSet(kept), at(0)).unwrap();
+    });
+    assert_eq!((claimed.flows, claimed.plans), (0, 0));
+    steer.reconcile((&[], &[kept]), at(1)).unwrap();
+    assert!(words(&steer, &talk(1)).iter().all(Option::is_some));
+    assert_eq!(words(&steer, &talk(2)), [None, None]);
+    let again = written(&mut steer, |steer| {
+        steer.reconcile((&[], &[kept]), at(2)).unwrap();
+    });
+    assert_eq!(again, Writes::default());
+}
+
+#[test]
+fn em20_a_device_that_was_made_anew_moves_talks() {
+    let mut steer = steer_on(memory(10));
+    steer.apply(&Delta::TalkSet(talk(1)), at(0)).unwrap();
+    let place = LinkPlace {
+        ifindex: 9,
+        vlan: [0; 2],
+    };
+    steer.link_set(WAN, place, at(1)).unwrap();
+    let [phone, server] = words(&steer, &talk(1));
+    assert!(phone.is_some() && server.is_none(), "the old key is gone");
+    assert!(steer.tables().flows.keys().any(|key| key.ifindex == 9));
+    assert_eq!(steer.tables().flows.len(), 2);
 }

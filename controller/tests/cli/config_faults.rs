@@ -461,12 +461,25 @@ fn em20_transparent_mode_cannot_serve_phones_over_tls_nor_show_them_to_the_softs
     let refused = told(&with("lan0:5061"));
     assert_eq!(refused.len(), 1, "{refused:?}");
     assert!(refused[0].starts_with("11:8 phones over TLS cannot be served in transparent mode"));
-    let shown = transparent.replace("[gateway]", "[gateway]\nhide_topology = false");
+}
+
+#[test]
+fn em20_only_transparent_mode_may_show_phones_to_the_softswitch_and_it_needs_xdp() {
+    let shown = "[gateway]\nhide_topology = false";
     assert_eq!(
-        told(&shown),
+        told(&base_with("[gateway]", shown)),
         [
-            "2:17 `hide_topology = false` is not supported in this version | write `true`, or \
-             leave it out"
+            "2:17 `hide_topology = false` belongs to transparent mode | write `true`, or leave it \
+             out"
         ]
+    );
+    let transparent = base_with("[gateway]", &format!("{shown}\nmode = \"transparent\""));
+    assert_eq!(told(&transparent), [""; 0]);
+    let bare = transparent.replacen("role = \"lan\"", "role = \"lan\"\nxdp = \"off\"", 1);
+    let refused = told(&bare);
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert!(
+        refused[0].contains("`hide_topology = false` needs XDP on `lan0`"),
+        "{refused:?}"
     );
 }

@@ -222,6 +222,7 @@ impl Gateway {
         let Ok(sent) = Message::parse(bytes.clone()) else {
             return self.answer(now, id, 400);
         };
+        self.engage(now, target.listener, target.to);
         let key = self.client_key(branch, way, &sent);
         let Some(client) = self.transactions.start(now, key, bytes, target.to, way) else {
             self.counters.table_full += 1;

@@ -84,6 +84,8 @@ pub(crate) struct Context {
     pub(crate) side: Side,
     pub(crate) kind: Kind,
     pub(crate) branches: Vec<Branch>,
+    /// The path that the phone itself tried before the request was taken from it.
+    pub(crate) went_by: Option<PathKey>,
     pub(crate) progress: Progress,
     /// The media session of its offer or answer.
     pub(crate) session: Option<u64>,
@@ -102,10 +104,8 @@ pub(crate) struct Context {
 impl Context {
     /// The paths that were tried already.
     pub(crate) fn tried(&self) -> Vec<PathKey> {
-        self.branches
-            .iter()
-            .filter_map(|branch| branch.path)
-            .collect()
+        let branches = self.branches.iter().filter_map(|branch| branch.path);
+        branches.chain(self.went_by).collect()
     }
 
     /// Whether a branch may still bring the final answer.

@@ -35,6 +35,10 @@ pub(crate) enum Deadline {
     Subscription(u64),
     /// A softswitch that no group names may be used no more: its place among the learned.
     Learned(u16),
+    /// A request that went through may have waited for too long: its talk.
+    Unanswered(u32),
+    /// A talk is looked at again.
+    Talk(u32),
 }
 
 /// At most one entry per [`Deadline`] value; setting it again moves it.

@@ -23,6 +23,9 @@ impl Gateway {
             .dialog_key(&request, side)
             .and_then(|key| self.dialogs.find(&key));
         let Some((dialog, sender)) = found else {
+            if self.in_dialog_through(now, id, &request) {
+                return;
+            }
             return self.unknown_dialog(now, id, side);
         };
         self.refresh_target(dialog, sender, &request, request.method(), from);

@@ -41,6 +41,7 @@ impl Gateway {
         let place = match self.place_of(taker, to) {
             Some(place) => Some(place),
             None if begins(&bytes) => self.place(now, taker, to),
+            None if self.passes_by(taker, to, from, &bytes) => return,
             // Nobody registered there: there is nothing to keep alive, nor to answer.
             None => {
                 self.counters.stray += 1;
@@ -50,8 +51,11 @@ impl Gateway {
         match place {
             Some(place) => {
                 self.learned_used(now, place);
-                self.datagram(now, place, from, bytes);
+                if !self.passes(now, (place, to), from, &bytes) {
+                    self.datagram(now, place, from, bytes);
+                }
             }
+            None if self.passes_by(taker, to, from, &bytes) => {}
             None => self.no_room(taker, to, from, bytes),
         }
         self.pump(now);
@@ -164,14 +168,19 @@ impl Gateway {
     /// A listener for an address that phones begin to speak to; `None` when nothing may be sent
     /// there, or there are too many softswitches.
     fn place(&mut self, now: Now, taker: ListenerId, to: SocketAddr) -> Option<ListenerId> {
-        let ours = self.conf.links.iter().any(|l| l.address == Some(to.ip()));
-        if ours || !may_be_sent_to(to.ip()) || self.side(taker) != Side::Lan {
+        if !self.leads_on(taker, to) {
             return None;
         }
         if self.group_at(to.ip()).is_none() {
             self.learn_address(now, to, self.transport(taker))?;
         }
         self.listener_for(taker, to)
+    }
+
+    /// Whether what a phone sends there may be sent on.
+    pub(super) fn leads_on(&self, taker: ListenerId, to: SocketAddr) -> bool {
+        let ours = self.conf.links.iter().any(|l| l.address == Some(to.ip()));
+        !ours && may_be_sent_to(to.ip()) && self.side(taker) == Side::Lan
     }
 
     fn listener_for(&mut self, taker: ListenerId, to: SocketAddr) -> Option<ListenerId> {

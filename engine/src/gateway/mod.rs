@@ -49,6 +49,7 @@ mod subscriptions;
 mod superseded;
 mod survive;
 mod targets;
+mod through;
 mod timers;
 mod topology;
 mod unanswered;
@@ -75,6 +76,7 @@ pub use records::{
     AskedRecord, BindingRecord, Change, DialogRecord, ListenerRecord, PartyRecord, PathRecord,
     Records, Restored,
 };
+pub use through::Sender;
 pub use views::{CallView, LegView, RegistrationView};
 
 use crate::{
@@ -84,7 +86,7 @@ use crate::{
     media::Media,
     net::{GroupId, LinkId, ListenerId, Side},
     rng::Rng,
-    steer::{Delta, FlowId, Gate},
+    steer::{Delta, FlowId, Gate, TalkId},
     time::{Mono, Now},
     transaction::{ClientId, ServerId, Transactions},
 };
@@ -132,6 +134,19 @@ pub enum Output {
         /// Its flows.
         flows: Vec<FlowId>,
     },
+    /// Send a datagram of a phone on to its softswitch, in the phone's own name.
+    Pass {
+        /// The link it leaves by.
+        link: LinkId,
+        /// Whose it is.
+        from: SocketAddr,
+        /// Where to.
+        to: SocketAddr,
+        /// All of it.
+        bytes: Vec<u8>,
+    },
+    /// Tell [`Gateway::stamped`] what the data path stamped of this talk.
+    Stamps(TalkId),
 }
 
 /// What is counted rather than logged: hostile input must not flood a log.
@@ -151,6 +166,12 @@ pub struct Counters {
     pub keepalives: u64,
     /// Messages over 1,300 bytes that went over UDP (RFC 3261 section 18.1.1).
     pub large_over_udp: u64,
+    /// Datagrams of phones sent on as they were.
+    pub passed: u64,
+    /// Copies of what the data path routed that were looked at.
+    pub copies: u64,
+    /// Copies that were lost: what they would have said is no evidence.
+    pub copies_lost: u64,
 }
 
 /// The gateway. One value, owned by one task.
@@ -179,6 +200,8 @@ pub struct Gateway {
     trouble: BTreeMap<LinkId, Mono>,
     /// Softswitches that no group of the configuration names.
     learned: learned::Learned,
+    /// What goes through as it is.
+    talks: through::Talks,
     /// Which refused strangers were told of.
     refusals: refusals::Refusals,
     /// Paces due registrations after a return.
@@ -252,6 +275,7 @@ impl Gateway {
             alone: vec![false; conf.groups.len()],
             trouble: BTreeMap::new(),
             learned: learned::Learned::behind(conf.groups.len()),
+            talks: through::Talks::default(),
             refusals: refusals::Refusals::default(),
             release: Release::default(),
             bring: bring::Bring::default(),

@@ -82,7 +82,7 @@ impl Gateway {
         self.places_back(now, &records);
         for record in records.bindings {
             if let Some(binding) = self.load_binding(now, &record) {
-                self.binding_back(record.id, binding);
+                self.binding_back(now, record.id, binding);
             }
         }
         let sessions: Vec<SessionRecord> = (records.dialogs.iter())
@@ -149,7 +149,7 @@ impl Gateway {
         }
     }
 
-    fn binding_back(&mut self, id: u64, binding: Binding) {
+    fn binding_back(&mut self, now: Now, id: u64, binding: Binding) {
         if self.bindings.len() >= MAX_BINDINGS {
             return;
         }
@@ -159,6 +159,7 @@ impl Gateway {
             gate: GateId(binding.group.0),
         };
         let listener = binding.listener;
+        self.talk_back(now, &binding);
         self.bindings.put_back(id, binding);
         self.watch_binding(id);
         self.steer_client(listener, client);

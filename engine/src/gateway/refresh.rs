@@ -130,15 +130,29 @@ impl Gateway {
             .and_then(|uri| uri.user)
             .unwrap_or_default()
             .to_vec();
-        let listener = ctx.listener;
-        let contact = self.contact_uri(&user, listener);
-        let bytes = respond(&request, 200, reason_phrase(200), None, ctx.from);
+        let contact = self.contact_uri(&user, ctx.listener);
+        self.refreshed(now, id, &request, &contact, answer);
+    }
+
+    /// Answers a session refresh: the parties' `contact`, and the description in force.
+    pub(super) fn refreshed(
+        &mut self,
+        now: Now,
+        id: u64,
+        request: &Message,
+        contact: &[u8],
+        answer: Option<Vec<u8>>,
+    ) {
+        let Some(from) = self.contexts.get(&id).map(|ctx| ctx.from) else {
+            return;
+        };
+        let bytes = respond(request, 200, reason_phrase(200), None, from);
         let Ok(msg) = Message::parse(bytes) else {
             return;
         };
         let mut edit = Edit::new(&msg);
-        edit.push_back(Name::Contact, [b"<", contact.as_slice(), b">"].concat());
-        if let Some(value) = session_expires(&request) {
+        edit.push_back(Name::Contact, [b"<", contact, b">"].concat());
+        if let Some(value) = session_expires(request) {
             edit.push_back(Name::SessionExpires, value);
             edit.push_back_named("Require", "timer");
         }
@@ -171,7 +185,7 @@ fn session_expires(request: &Message) -> Option<String> {
 
 /// Whether two bodies describe the same session: all but the origin's version is equal
 /// (RFC 3264 section 8).
-fn same_session(one: &[u8], other: &[u8]) -> bool {
+pub(super) fn same_session(one: &[u8], other: &[u8]) -> bool {
     let lines = |body| {
         let lines = <[u8]>::split(body, |byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
         lines

@@ -3,13 +3,7 @@
 
 use std::{net::SocketAddr, rc::Rc, time::Duration};
 
-use super::{
-    Gateway,
-    bindings::Binding,
-    context::{Context, Kind},
-    outgoing::Target,
-    proof::Proof,
-};
+use super::{Gateway, bindings::Binding, context::Kind, outgoing::Target, proof::Proof};
 use crate::{
     net::{GroupId, ListenerId, Side},
     sip::{Edit, Message, Name, NameAddr, digest, seconds},
@@ -64,7 +58,7 @@ impl Gateway {
     pub(super) fn register(&mut self, now: Now, id: u64) {
         let ctx = &self.contexts[&id];
         let request = ctx.request.clone();
-        let Some(pending) = self.read_register(ctx) else {
+        let Some(pending) = self.read_register(&request, ctx.from, ctx.listener) else {
             return self.answer(now, id, 400);
         };
         if self.drained(now) && pending.asked.iter().any(|asked| asked.expires > 0) {
@@ -98,28 +92,32 @@ impl Gateway {
 
     /// `None` when it breaks RFC 3261 section 10.3 (a `*` needs `Expires: 0` and no company) or
     /// asks for too much.
-    fn read_register(&self, ctx: &Context) -> Option<Pending> {
-        let msg = &ctx.request;
+    pub(super) fn read_register(
+        &self,
+        msg: &Message,
+        from: SocketAddr,
+        listener: ListenerId,
+    ) -> Option<Pending> {
         let aor = self.aor(msg.slice(msg.to()?.uri));
         let contacts: Vec<NameAddr> = msg.contacts().collect();
-        let proof = self.proof(ctx.listener, ctx.from);
+        let proof = self.proof(listener, from);
         let asked = match contacts.as_slice() {
             [only] if msg.slice(only.uri) == b"*" => {
-                (msg.expires() == Some(0)).then(|| self.every_contact(&aor, ctx.from, proof))?
+                (msg.expires() == Some(0)).then(|| self.every_contact(&aor, from, proof))?
             }
             many if many.len() > MAX_CONTACTS => return None,
             many if many.iter().any(|addr| msg.slice(addr.uri) == b"*") => return None,
             many => many
                 .iter()
-                .map(|addr| self.read_contact(msg, addr, &aor, ctx.from))
+                .map(|addr| self.read_contact(msg, addr, &aor, from))
                 .collect(),
         };
         Some(Pending {
             aor,
             asked,
-            source: ctx.from,
+            source: from,
             proof,
-            listener: ctx.listener,
+            listener,
             call_id: msg.call_id()?.to_vec(),
             cseq: msg.cseq()?.number,
             credentials: credentials(msg),
@@ -366,7 +364,7 @@ impl Gateway {
 }
 
 /// RFC 5626 section 4.2: instance and reg-id make the registrar replace the old contact itself.
-fn by_instance(params: &[u8]) -> bool {
+pub(super) fn by_instance(params: &[u8]) -> bool {
     let text = String::from_utf8_lossy(params).to_ascii_lowercase();
     text.contains("+sip.instance") && text.contains("reg-id")
 }

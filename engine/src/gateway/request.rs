@@ -118,6 +118,7 @@ impl Gateway {
             side: self.side(listener),
             kind: Kind::Local,
             branches: Vec::new(),
+            went_by: self.talks.taken_from.take(),
             progress: Progress::Trying,
             session: None,
             dialogs: Vec::new(),

@@ -14,6 +14,7 @@ use crate::{
     net::PathKey,
     seal,
     sip::{Message, Method, originate::Draft},
+    steer::TalkId,
     time::Now,
     transaction::{self, AnyId, ClientId},
 };
@@ -45,6 +46,8 @@ impl Gateway {
             Deadline::Silent(id) => self.silence_due(now, id),
             Deadline::Subscription(id) => self.subscription_over(now, id),
             Deadline::Learned(place) => self.learned_due(now, place),
+            Deadline::Unanswered(id) => self.unanswered_due(now, TalkId(id)),
+            Deadline::Talk(id) => self.talk_due(now, TalkId(id)),
         }
     }
 
@@ -78,6 +81,7 @@ impl Gateway {
                 break;
             }
         }
+        self.calm(now);
         self.drain_media();
         self.keep_changes();
     }
@@ -187,16 +191,16 @@ impl Gateway {
     fn on_health(&mut self, now: Now, output: health::Output) {
         match output {
             health::Output::Probe { id, path } => self.probe(now, id, path),
-            health::Output::Hunt { req, .. } => {
-                if let Some(&(id, index)) = self.by_health.get(&req) {
-                    self.hunt(now, id, index);
-                }
-            }
+            health::Output::Hunt { req, .. } => match self.by_health.get(&req) {
+                Some(&(id, index)) => self.hunt(now, id, index),
+                None => self.take_over(now, req),
+            },
             health::Output::Event(event) => self.out.push_back(Output::Event(event)),
             health::Output::Group { group, state } => self.gate(now, group, state),
             health::Output::ServerDown { path } => {
                 self.note_trouble(now, path.link);
                 self.server_down(now, path);
+                self.talks_up(now, path);
                 self.cancel_ringing_of(now, path);
             }
             health::Output::ServerUp { path, .. } => self.note_trouble(now, path.link),

@@ -27,6 +27,8 @@ pub(super) struct Request {
 /// What happens at the request's next deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
+    /// It passed by: whoever saw it says when it is overdue.
+    Observed,
     /// Its server becomes suspect.
     Suspect,
     /// An INVITE hunts if nothing at all came since it was sent.
@@ -56,7 +58,7 @@ impl Request {
             Step::Last if self.class == Class::Invite => Some(self.sent + conf.slow_timeout),
             Step::Last => Some(self.sent + conf.passive_timeout_other),
             Step::After100(since) => Some(since + conf.after_100_timeout),
-            Step::Verdict => None,
+            Step::Observed | Step::Verdict => None,
         }
     }
 }
@@ -64,6 +66,40 @@ impl Request {
 impl Health {
     /// A request's first transmission. `what` names it in evidence: `"INVITE sip:201@a.test"`.
     pub fn sent(&mut self, now: Now, req: RequestId, path: PathKey, class: Class, what: &str) {
+        self.watch(now.mono, req, path, (class, Step::Suspect), what);
+    }
+
+    /// A request that a phone sent to a server passed by at `sent`. Its evidence is that of our
+    /// own, but [`Self::overdue`] says when it has waited for too long: what is seen in passing
+    /// may be incomplete.
+    pub fn observed(
+        &mut self,
+        sent: Mono,
+        req: RequestId,
+        path: PathKey,
+        class: Class,
+        what: &str,
+    ) {
+        self.watch(sent, req, path, (class, Step::Observed), what);
+    }
+
+    /// An observed request is without any response, and that is certain: its server is suspect.
+    pub fn overdue(&mut self, now: Now, req: RequestId) {
+        let observed = |request: &&mut Request| request.step == Step::Observed;
+        if let Some(request) = self.requests.get_mut(&req).filter(observed) {
+            request.step = Step::Suspect;
+            self.request_due(now, req);
+        }
+    }
+
+    fn watch(
+        &mut self,
+        sent: Mono,
+        req: RequestId,
+        path: PathKey,
+        (class, step): (Class, Step),
+        what: &str,
+    ) {
         if !self.paths.contains_key(&path) || self.requests.len() >= MAX_REQUESTS {
             return;
         }
@@ -76,9 +112,9 @@ impl Health {
             path,
             class,
             what,
-            sent: now.mono,
+            sent,
             retransmitted: false,
-            step: Step::Suspect,
+            step,
         };
         self.requests.insert(req, request);
         self.plan_request(req);
@@ -221,7 +257,7 @@ impl Health {
                 self.note(now, path, what);
                 self.soft_evidence(now, path, req);
             }
-            Step::Verdict => {}
+            Step::Observed | Step::Verdict => {}
         }
     }
 

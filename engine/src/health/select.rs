@@ -60,6 +60,30 @@ impl Health {
         self.best(group, &candidates, affinity, want.aor)
     }
 
+    /// The path that requests take to a server which is not chosen but addressed, as long as it
+    /// serves; also while it is suspect, which may pass at once.
+    #[must_use]
+    pub fn serving(&self, now: Now, server: ServerId) -> Option<PathKey> {
+        let group = self.group(server.group)?;
+        if group.switched_to.is_some_and(|other| other != server) {
+            return None;
+        }
+        let order = |key: &PathKey| self.links.iter().position(|link| link.id == key.link);
+        self.paths_of(server.group)
+            .filter(|(key, path)| key.server == server && !path.is_down())
+            .map(|(key, path)| (tier(now.mono, group, server, path, path.condition), key))
+            .filter(|(tier, _)| matches!(tier, Tier::Ready | Tier::Suspect))
+            .min_by_key(|(tier, key)| (*tier, order(key)))
+            .map(|(_, key)| key)
+    }
+
+    /// Whether a path is under suspicion.
+    #[must_use]
+    pub fn is_suspect(&self, path: PathKey) -> bool {
+        let path = self.paths.get(&path);
+        path.is_some_and(|path| path.condition == Condition::Suspect)
+    }
+
     /// Whether the verdict on a path is down.
     #[must_use]
     pub fn is_down(&self, path: PathKey) -> bool {

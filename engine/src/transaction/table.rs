@@ -132,6 +132,29 @@ impl Transactions {
         }
     }
 
+    /// Whether a message belongs to a transaction here: a request to one that it began, cancels
+    /// or acknowledges, a response to one that was sent.
+    #[must_use]
+    pub fn knows(&self, msg: &Message) -> bool {
+        if msg.is_request() {
+            let Some(key) = ServerKey::of(msg) else {
+                return false;
+            };
+            let cancels = msg.method() == Some(Method::Cancel);
+            return self.server_ids.contains_key(&key)
+                || cancels && self.server_ids.contains_key(&key.invite());
+        }
+        let key = || {
+            let via = msg.top_via()?;
+            Some(ClientKey {
+                branch: via.branch(msg.bytes())?.to_vec(),
+                sent_by: sent_by(msg.slice(via.sent_by)),
+                method: msg.cseq()?.method,
+            })
+        };
+        key().is_some_and(|key| self.client_ids.contains_key(&key))
+    }
+
     /// Sends a response and remembers it for retransmissions. What the transaction's state does
     /// not allow any more is dropped, and `false`: a second final response, a late 1xx, an id that
     /// ended. Of a 2xx to INVITE each is sent: the far end repeats it (RFC 6026).

@@ -15,6 +15,7 @@ mod silence;
 mod sizes;
 mod streams;
 mod subscriptions;
+mod through;
 mod transfers;
 mod transparent;
 mod untouched;

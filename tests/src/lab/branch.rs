@@ -146,6 +146,19 @@ impl Branch {
         self.phones.ip(&route).map(drop)
     }
 
+    /// The gateway forwards as a router does, and the far side knows the way back to phones:
+    /// nothing hides their addresses.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn routes_both_ways(&self) -> Result<()> {
+        self.gw.sysctl("net.ipv4.ip_forward", "1")?;
+        for router in &self.routers {
+            router.ip(&format!("route replace 10.99.1.0/24 via {GATEWAY_WAN}"))?;
+        }
+        Ok(())
+    }
+
     fn cable(&mut self) -> Result<()> {
         for bridge in ["access", "core"] {
             self.carrier

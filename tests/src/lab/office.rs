@@ -72,6 +72,17 @@ impl Opening {
         }
     }
 
+    /// The same over UDP without hiding: what phones say goes through as it is.
+    #[must_use]
+    pub fn through() -> Self {
+        let hiding = Self::transparent(Transport::Udp, Transport::Udp);
+        let mode = "mode = \"transparent\"\nhide_topology = false";
+        Self {
+            config: hiding.config.replace("mode = \"transparent\"", mode),
+            ..hiding
+        }
+    }
+
     /// Softswitches that challenge nobody, and no SIPp phone: the test brings its own.
     #[must_use]
     pub fn without_phones() -> Self {

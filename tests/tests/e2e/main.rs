@@ -32,6 +32,7 @@ mod sizes;
 mod streams;
 mod stun;
 mod tcp;
+mod through;
 mod tls;
 mod transparent;
 mod transparent_groups;

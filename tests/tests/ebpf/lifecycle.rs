@@ -1,17 +1,20 @@
 //! The programs' life on real interfaces: attached, restarted, replaced, severed, refused and
 //! taken off, with media crossing them where a loss would show.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use keepline::fastpath::{self, Error, Fastpath, Mode, Options};
+use keepline::fastpath::{self, Error, Fastpath, Mode};
 use keepline_engine::{
     net::ListenerId,
     steer::{Delta, Gate, GateId},
     time::Mono,
 };
 use keepline_tests::{
-    fixture::site::{LIMIT, Site, Steering, carries_a_program, index, link_line},
+    fixture::site::{LIMIT, Site, Steering, carries_a_program, index, link_line, program_on},
     lab::{Branch, Node, gateway, wait},
 };
 
@@ -23,30 +26,26 @@ fn kl5_case_x19_restarts_and_upgrades_lose_nothing_and_never_unset_the_link() ->
     ensure!(on == [Mode::Native, Mode::Native], "{on:?}");
     let mut running = Some((programs, site.steer(maps)?));
     let pins = site.link_pins()?;
-    let other = Options {
-        // Another constant in the program: another program, over the same maps.
-        transparent: true,
-        ..site.options.clone()
-    };
-    let (plain, upgraded) = (site.options.clone(), other);
-    let mut starts = vec![plain.clone(); 10];
-    starts.extend([&upgraded, &plain].into_iter().cycle().take(10).cloned());
-    let mut next = starts.into_iter();
-    let restart = |options: &Options| -> Result<(Fastpath, Steering)> {
+    // Each start brings a program of its own, over the same maps.
+    let mut seen = BTreeSet::from([program_on(&site.branch.gw, "lan0")?]);
+    let mut starts = 0..20;
+    let restart = || -> Result<(Fastpath, Steering)> {
         let gw = site.branch.gw.net();
-        let (programs, maps) = gw.enter(|| Ok(Fastpath::start(options)))??;
+        let (programs, maps) = gw.enter(|| Ok(Fastpath::start(&site.options)))??;
         ensure!(programs.rebuilt().is_none(), "{:?}", programs.rebuilt());
         Ok((programs, site.steer(maps)?))
     };
     let (sent, came) = site.under_traffic(|traffic| {
-        next.try_for_each(|options| {
+        starts.try_for_each(|_| {
             drop(running.take());
             traffic.pass(100)?; // dead for a while, as after a kill
-            running = Some(restart(&options)?);
+            running = Some(restart()?);
+            let program = program_on(&site.branch.gw, "lan0")?;
+            ensure!(seen.insert(program), "{program:?} again");
             Ok(())
         })
     })?;
-    eprintln!("20 restarts, 10 of them with another program: {sent} sent, {came} came");
+    eprintln!("20 restarts, each with another program: {sent} sent, {came} came");
     ensure!(sent > 1_000, "only {sent} packets were sent");
     ensure!(sent == came, "{sent} sent, {came} came");
     ensure!(site.link_pins()? == pins, "a link was made anew");

@@ -7,4 +7,5 @@ mod rebuild;
 mod scale;
 mod segments;
 mod tear;
+mod through;
 mod twin;

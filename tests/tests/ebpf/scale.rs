@@ -4,15 +4,13 @@
 use std::{net::SocketAddr, time::Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use aya::maps::Map;
 use keepline::{
     fastpath::batch,
     steer::{Writes, resolver::Route},
 };
 use keepline_common::{
-    classify::Class,
     reason::Reason,
-    record::{FlowKey, Plan, PlanWord, mapped},
+    record::{FlowKey, PARTY_PHONE, Plan, PlanWord, mapped},
 };
 use keepline_engine::{net::LinkId, time::Mono};
 use keepline_tests::fixture::{self, Fixture, IFINDEX, flow, packet::Udp, route};
@@ -50,7 +48,9 @@ fn plan(n: u32, group: u32) -> (FlowKey, Plan) {
         to_port: key.destination_port,
         from_port: key.source_port,
         vlan: [[0; 2]; 2],
-        classes: Class::Rtp as u32,
+        classes: 0,
+        talk: 1,
+        party: PARTY_PHONE,
     };
     (key, plan)
 }
@@ -68,10 +68,7 @@ fn fill(fixture: &Fixture, group: u32, range: std::ops::Range<u32>) -> Result<()
     };
     let words: Vec<u64> = slots.iter().map(word).collect();
     batch::update(&fixture.plans_map, &slots, &plans).context("PLANS")?;
-    let Some(Map::HashMap(flows)) = fixture.ebpf.map("FLOWS") else {
-        anyhow::bail!("no FLOWS")
-    };
-    batch::update(flows.fd(), &keys, &words).context("FLOWS")
+    batch::update(&fixture.flows_map, &keys, &words).context("FLOWS")
 }
 
 /// What a change of the next hop's MAC writes.
@@ -93,7 +90,7 @@ fn leaves_by(fixture: &mut Fixture, n: u32, last: u8) -> Result<()> {
     let frame = Udp::new(&from.to_string(), &to.to_string(), RTP).frame();
     let outcome = fixture.run(&frame);
     ensure!(
-        outcome.reason == Some(Reason::FlowForwarded),
+        outcome.reason == Some(Reason::FlowRouted),
         "flow {n}: {outcome:?}"
     );
     ensure!(

@@ -7,7 +7,7 @@ use keepline_engine::net::{LinkId, Side, Transport};
 use super::super::{
     fault::Fault,
     keywords::InterfaceRole,
-    model::{Accept, Interface, Listen, ListenAddress, Mode, Softswitch, XdpMode},
+    model::{Accept, Gateway, Interface, Listen, ListenAddress, Mode, Softswitch, XdpMode},
     section::Section,
     text::ListenText,
     value::At,
@@ -260,6 +260,23 @@ pub(super) fn untouched(
             "phones over TLS cannot be served in transparent mode: their softswitch's certificate \
              is not ours to show",
             "listen for TLS on the WAN only, or use the mode `outbound-proxy`",
+        ));
+    }
+}
+
+/// What goes through as it is is forwarded and seen in XDP.
+pub(super) fn seen(root: &Section<'_>, gateway: &Gateway, interfaces: &Interfaces) {
+    let off = |at: &&At<Interface>| at.value.xdp == XdpMode::Off;
+    let bare = interfaces.iter().flatten().filter(off);
+    for at in bare.filter(|_| gateway.goes_through()) {
+        root.fault(Fault::error(
+            at.span.clone(),
+            format!(
+                "`hide_topology = false` needs XDP on `{}`: what goes through is forwarded and \
+                 seen there",
+                at.value.name
+            ),
+            "leave `xdp` out, or hide",
         ));
     }
 }

@@ -84,6 +84,7 @@ pub(super) fn resolve<'d>(
     links::certificates(&root, &listen, tls.is_some());
     links::sides(&root, &interfaces, &listen, &softswitches);
     links::untouched(&root, gateway.mode, &interfaces, &listen);
+    links::seen(&root, &gateway, &interfaces);
     links::transports(&root, &interfaces, &listen, &spoken);
     root.finish();
     Some(Config {

@@ -24,22 +24,20 @@ const fn s(seconds: u64) -> Duration {
 }
 
 pub(super) fn gateway(mut section: Section<'_>, machine: &Machine) -> Gateway {
-    let gateway = Gateway {
+    let mut gateway = Gateway {
         name: section.get("name", machine.hostname.clone()),
         role: section.get("role", Role::Standalone),
         mode: section.get("mode", Mode::Normal),
         domain: section.optional("domain"),
         drain_grace: section.ranged("drain_grace", s(60), s(0)..=s(86_400)),
+        hide_topology: true,
     };
     let hide = section.get_at("hide_topology", true);
-    if !hide.value {
-        let why = match gateway.mode {
-            Mode::Transparent => "`hide_topology = false` is not supported in this version",
-            _ => "`hide_topology = false` belongs to transparent mode",
-        };
+    gateway.hide_topology = hide.value;
+    if !gateway.hide_topology && gateway.mode != Mode::Transparent {
         section.fault(Fault::error(
             hide.span,
-            why,
+            "`hide_topology = false` belongs to transparent mode",
             "write `true`, or leave it out",
         ));
     }

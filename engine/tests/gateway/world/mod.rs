@@ -79,6 +79,10 @@ pub struct World {
     pub aliases: Vec<(SocketAddr, SocketAddr)>,
     /// Dialogs whose silence was asked for, with their flows.
     pub asked: Vec<(u64, Vec<keepline_engine::steer::FlowId>)>,
+    /// What was sent on in a phone's own name: whose, where to, and the bytes.
+    pub passed: Vec<(SocketAddr, SocketAddr, Vec<u8>)>,
+    /// Talks whose stamps were asked for.
+    pub stamps: Vec<keepline_engine::steer::TalkId>,
     /// Servers that answer OPTIONS at once.
     pub alive: Vec<&'static str>,
 }
@@ -105,6 +109,7 @@ pub fn conf() -> Conf {
     Conf {
         name: "branch-12".to_owned(),
         mode: Mode::Normal,
+        hide_topology: true,
         domain: "example.test".to_owned(),
         links: vec![
             link("lan0", Side::Lan, GW_LAN),
@@ -191,6 +196,8 @@ impl World {
             closed: Vec::new(),
             aliases: Vec::new(),
             asked: Vec::new(),
+            passed: Vec::new(),
+            stamps: Vec::new(),
             alive: vec![SS1, SS2],
         };
         world.drain();
@@ -229,6 +236,8 @@ impl World {
             closed: Vec::new(),
             aliases: Vec::new(),
             asked: Vec::new(),
+            passed: Vec::new(),
+            stamps: Vec::new(),
             alive: self.alive.clone(),
         };
         world.gateway.restore(now, self.store.clone());
@@ -285,6 +294,10 @@ impl World {
                 }
                 Output::Event(event) => self.events.push(event),
                 Output::Silence { dialog, flows } => self.asked.push((dialog, flows)),
+                Output::Pass {
+                    from, to, bytes, ..
+                } => self.passed.push((from, to, bytes)),
+                Output::Stamps(talk) => self.stamps.push(talk),
             }
         }
     }
