@@ -1,5 +1,6 @@
 //! SIP between phones and their softswitches, routed as it is (transparent mode without hiding):
-//! nothing but MAC addresses, tags and TTL changes. What was routed is stamped, and copied up.
+//! nothing but MAC addresses, tags and TTL changes. What was routed is stamped, and copied up;
+//! so is what a softswitch said and the kernel routes in our stead.
 
 use aya_ebpf::{
     Global,
@@ -67,10 +68,60 @@ pub fn find(datagram: &Datagram) -> Result<Flow, Reason> {
     })
 }
 
-/// Sends a datagram on as it is; any reason not to leaves it as it came.
+/// Sends a datagram on as it is; any reason not to leaves it as it came. A phone's comes to our
+/// socket then; a softswitch's is routed by the kernel, past us, and is seen here all the same.
 #[inline(always)]
 pub fn route<F: Frame>(frame: &mut F, datagram: &Datagram, flow: &Flow) -> Result<Reason, Reason> {
     let plan = flow.found.plan;
+    let kind = Sip::of(parse::head(frame, datagram));
+    let sent = send_on(frame, datagram, plan);
+    let tag_bytes = match sent {
+        Ok((_, tag_bytes)) => tag_bytes,
+        Err(reason) if plan.party == PARTY_SERVER && arrives(frame, datagram, reason) => {
+            datagram.tags.bytes
+        }
+        Err(reason) => return Err(reason),
+    };
+    // SAFETY: no argument, no state: it reads a clock. The only time this packet takes.
+    let now = unsafe { bpf_ktime_get_ns() };
+    if let Ok((hop, _)) = sent {
+        plans::count_forwarded(flow.found.slot, datagram.payload_len(), now);
+        plans::count_sent(hop);
+    }
+    if matches!(kind, Sip::Request | Sip::Response) {
+        stamp(plan, kind, now);
+        let l4 = datagram.l4() + tag_bytes - datagram.tags.bytes;
+        let payload = (l4 + parse::UDP, datagram.payload_len());
+        copies::send(frame, plan, flow.stranger, payload, now);
+    }
+    sent.map(|_| Reason::FlowRouted)
+}
+
+/// Whether the kernel brings a datagram to where it goes that was left to it for this reason.
+#[inline(always)]
+fn arrives<F: Frame>(frame: &F, datagram: &Datagram, reason: Reason) -> bool {
+    match reason {
+        // It asks for the neighbour meanwhile.
+        Reason::HopUnresolved | Reason::HopLocal | Reason::NoDevice | Reason::NoRoom => true,
+        // In fragments, if the sender lets it (RFC 791 section 3.1).
+        Reason::TooBig if !datagram.v6 => match frame.read(datagram.l3() + 6) {
+            Some([flags]) => flags & DONT_FRAGMENT == 0,
+            None => false,
+        },
+        _ => false,
+    }
+}
+
+/// A flag of IPv4, in the first byte of its word.
+const DONT_FRAGMENT: u8 = 0x40;
+
+/// Sends it: its hop, and the bytes of the tags that it leaves with.
+#[inline(always)]
+fn send_on<F: Frame>(
+    frame: &mut F,
+    datagram: &Datagram,
+    plan: &Plan,
+) -> Result<(u32, u32), Reason> {
     let (index, hop) = plans::hop(plan.group).inspect_err(|reason| {
         events::tell(datagram, *reason, plan.group);
     })?;
@@ -84,13 +135,13 @@ pub fn route<F: Frame>(frame: &mut F, datagram: &Datagram, flow: &Flow) -> Resul
     } else {
         (IPV4, TYPE_IPV4)
     };
-    if header + datagram.udp_len > hop.mtu {
-        return Err(Reason::TooBig);
-    }
+    // Whoever is one too many hops away gets nothing, by whatever way.
     if datagram.ttl <= 1 {
         return Err(Reason::TtlExpired);
     }
-    let kind = Sip::of(parse::head(frame, datagram));
+    if header + datagram.udp_len > hop.mtu {
+        return Err(Reason::TooBig);
+    }
     if !frame.redirect_to(hop.ifindex) {
         events::tell(datagram, Reason::NoDevice, hop.ifindex);
         return Err(Reason::NoDevice);
@@ -114,16 +165,7 @@ pub fn route<F: Frame>(frame: &mut F, datagram: &Datagram, flow: &Flow) -> Resul
     // Cannot fail: the frame holds what was read before, moved by `growth`.
     lower_ttl(frame, datagram, l3, check).ok_or(Reason::NoRoom)?;
     frame.done();
-    // SAFETY: no argument, no state: it reads a clock. The only time this packet takes.
-    let now = unsafe { bpf_ktime_get_ns() };
-    plans::count_forwarded(flow.found.slot, datagram.payload_len(), now);
-    plans::count_sent(index);
-    if matches!(kind, Sip::Request | Sip::Response) {
-        stamp(plan, kind, now);
-        let payload = (l3 + header + parse::UDP, datagram.payload_len());
-        copies::send(frame, plan, flow.stranger, payload, now);
-    }
-    Ok(Reason::FlowRouted)
+    Ok((index, to.tag_bytes))
 }
 
 /// One hop less; of an IPv4 header the checksum follows.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use keepline_tests::lab::branch::SOFTSWITCHES;
+use keepline_tests::lab::branch::{GATEWAY_LAN, SOFTSWITCHES};
 use keepline_tests::lab::call::{Call, Seat, whole};
 use keepline_tests::lab::death::Death;
 use keepline_tests::lab::office::{LIMIT, Office, Opening};
@@ -113,6 +113,43 @@ fn em20_em25_sip_goes_through_byte_for_byte_in_xdp_and_the_softswitch_has_one_co
     // A call by way of a server that the phone does not address: its answers are sent on.
     talk((far, &office.far[1]), (phones, &office.lan[1]))?;
     ensure!(through(&office, "passed")? > passed);
+    Ok(())
+}
+
+/// A softswitch's answer that the kernel routes, since nobody knows yet where the phone is.
+#[test]
+fn em20_kl2_a_registration_is_learned_whoever_brings_the_answer_to_the_phone() -> Result<()> {
+    let office = Office::open(&Opening {
+        digest: false,
+        lan: 1,
+        far: 0,
+        ..Opening::through()
+    })?;
+    office.branch.routes_both_ways()?;
+    // The phone knows the gateway, and does not say where it is itself.
+    let phones = &office.branch.phones;
+    let link = office.branch.gw.ip("link show lan0")?;
+    let words: Vec<&str> = link.split_whitespace().collect();
+    let at = words.iter().position(|word| *word == "link/ether");
+    let mac = at
+        .and_then(|at| words.get(at + 1))
+        .context("no MAC address")?;
+    phones.ip(&format!(
+        "neigh replace {GATEWAY_LAN} lladdr {mac} nud permanent dev eth0"
+    ))?;
+    phones.sysctl("net.ipv4.conf.eth0.arp_ignore", "8")?;
+    office.branch.gw.ip("neigh flush dev lan0")?;
+    let before = reason(&office, "hop_unresolved")?;
+    let mut registering = office.lan[0].register(phones, 3600)?;
+    let left = || (reason(&office, "hop_unresolved").ok()? > before).then_some(());
+    wait::until("an answer is left to the kernel", LIMIT, left)?;
+    phones.sysctl("net.ipv4.conf.eth0.arp_ignore", "0")?;
+    registering.succeed(LIMIT)?;
+    let known = || (office.registered_upstream().ok()? == 1).then_some(());
+    wait::until("the phone is known", LIMIT, known)?;
+    let routed = || (through(&office, "routed").ok()? == 1).then_some(());
+    wait::until("the phone is routed", LIMIT, routed)?;
+    ensure!(through(&office, "copies_lost")? == 0);
     Ok(())
 }
 

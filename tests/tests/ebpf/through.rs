@@ -76,6 +76,12 @@ impl Site {
         set.expect("the talk is installed");
     }
 
+    fn clear(&mut self, id: u32) {
+        let delta = Delta::TalkClear(TalkId(id));
+        let cleared = self.fixture.steer.apply(&delta, Mono::default());
+        cleared.expect("the talk is taken away");
+    }
+
     /// What becomes of a frame: the reason that was counted, and the frame.
     fn run(&mut self, hook: Hook, frame: &Udp) -> (Reason, Vec<u8>) {
         let frame = frame.frame();
@@ -195,11 +201,7 @@ fn kl2_requests_and_responses_are_stamped_and_the_oldest_unanswered_stays() {
         "since the answer"
     );
     // Another phone under the same number begins anew.
-    let clear = Delta::TalkClear(TalkId(1));
-    site.fixture
-        .steer
-        .apply(&clear, Mono::default())
-        .expect("cleared");
+    site.clear(1);
     site.stays_unknown();
     site.set(talk(1, "10.99.0.20:5061", SERVER));
     assert_eq!(site.stamps(1), Stamps::default());
@@ -280,6 +282,57 @@ fn em20_case_x1_x3_what_cannot_be_routed_is_left_as_it_came() {
     site.set(talk(1, PHONE, SERVER));
     site.stays(Hook::Xdp, &says(REQUEST), Reason::HopUnresolved);
     assert_eq!(site.lost(), 0);
+}
+
+/// IPv4's flag, in the word of flags and offset.
+const DONT_FRAGMENT: u16 = 0x4000;
+
+#[test]
+fn em20_kl2_what_the_kernel_routes_to_a_phone_is_stamped_and_copied_too() {
+    let Some(mut site) = Site::new() else { return };
+    let short = |mtu| Route {
+        mtu,
+        ..route("10.99.0.1", "10.99.0.21")
+    };
+    let whole = |id: u16| Udp {
+        id: [id, DONT_FRAGMENT],
+        ..hears(RESPONSE)
+    };
+    let late = hears(RESPONSE).ttl(1);
+    let here = Route {
+        local: true,
+        ..route("10.99.0.20", "10.99.0.20")
+    };
+    // The way to the phone, the datagram, why it is left alone, whether the phone gets it.
+    let cases = [
+        (None, hears(RESPONSE), Reason::HopUnresolved, true),
+        (Some(here), hears(RESPONSE), Reason::HopLocal, true),
+        (Some(short(40)), hears(RESPONSE), Reason::TooBig, true),
+        (Some(short(41)), whole(1), Reason::TooBig, false),
+        (Some(short(1500)), late.clone(), Reason::TtlExpired, false),
+        (Some(short(42)), late, Reason::TtlExpired, false),
+    ];
+    for (number, (way, frame, reason, arrives)) in (1..).zip(cases) {
+        for hook in HOOKS {
+            site.way(0, PHONE, way.clone());
+            site.set(talk(number, PHONE, SERVER));
+            let left = (reason, frame.frame());
+            assert_eq!(site.run(hook, &frame), left, "{hook:?}");
+            let copied = arrives.then(|| (Sender::Server, RESPONSE.to_vec()));
+            assert_eq!(site.copies(), Vec::from_iter(copied), "{reason:?}");
+            assert_eq!(
+                site.stamps(number).response.is_some(),
+                arrives,
+                "{reason:?}"
+            );
+            site.clear(number);
+        }
+    }
+    // A phone's comes to our socket: nothing else tells of it.
+    site.way(1, SERVER, None);
+    site.set(talk(9, PHONE, SERVER));
+    site.stays(Hook::Xdp, &says(REQUEST), Reason::HopUnresolved);
+    assert_eq!(site.stamps(9), Stamps::default());
 }
 
 #[test]
