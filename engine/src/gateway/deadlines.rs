@@ -39,6 +39,8 @@ pub(crate) enum Deadline {
     Unanswered(u32),
     /// A talk is looked at again.
     Talk(u32),
+    /// A softswitch is told again of a BYE that was answered here.
+    Farewell(u64),
 }
 
 /// At most one entry per [`Deadline`] value; setting it again moves it.

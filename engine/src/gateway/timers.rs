@@ -48,6 +48,7 @@ impl Gateway {
             Deadline::Learned(place) => self.learned_due(now, place),
             Deadline::Unanswered(id) => self.unanswered_due(now, TalkId(id)),
             Deadline::Talk(id) => self.talk_due(now, TalkId(id)),
+            Deadline::Farewell(number) => self.farewell_due(now, number),
         }
     }
 

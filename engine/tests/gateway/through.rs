@@ -400,10 +400,38 @@ fn em20_em26_a_call_that_went_through_outlives_its_softswitch() {
     let held = body(&sdp(ALICE, 4000).replace("t=0 0", "t=0 0\r\na=sendonly"));
     world.hear_to(SS1, ALICE, &follow("INVITE", "201", ALICE, "900", 3, &held));
     world.one(ALICE, "500");
-    world.hear_to(SS1, ALICE, &follow("BYE", "201", ALICE, "900", 4, ""));
+    let bye = follow("BYE", "201", ALICE, "900", 4, "");
+    world.hear_to(SS1, ALICE, &bye);
     world.one(ALICE, "200");
     world.hear_to(SS1, ALICE, &follow("BYE", "201", ALICE, "900", 5, ""));
     world.one(ALICE, "481");
+    // It is told for 32 s, in the phone's own words.
+    world.pass(Duration::from_secs(60));
+    let told = (addr(ALICE), addr(SS1), crlf(&bye));
+    assert_eq!(world.passed, vec![told; 11]);
+}
+
+#[test]
+fn em20_em26_a_softswitch_that_answers_a_late_bye_is_told_no_more() {
+    let mut world = office();
+    let call = routed(&mut world, ALICE, &invite("201", ALICE, "900", 1, ""));
+    let far = format!(
+        "Contact: <sip:900@203.0.113.9>\n{}",
+        body(&sdp("203.0.113.9:1", 6000))
+    );
+    server_says(&mut world, ALICE, &call, "200 OK", &far);
+    world.alive = Vec::new();
+    world.pass(Duration::from_secs(120));
+    let bye = follow("BYE", "201", ALICE, "900", 2, "");
+    world.hear_to(SS1, ALICE, &bye);
+    world.pass_ms(400);
+    assert_eq!(world.passed.len(), 1);
+    world.pass_ms(200);
+    assert_eq!(world.passed.len(), 2);
+    let asked = Message::parse(crlf(&bye)).expect("a message");
+    server_says(&mut world, ALICE, &asked, "200 OK", "");
+    world.pass(Duration::from_secs(60));
+    assert_eq!(world.passed.len(), 2);
 }
 
 #[test]

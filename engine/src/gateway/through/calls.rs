@@ -108,11 +108,12 @@ impl Gateway {
             _ => false,
         };
         let told = sdp_of(request).and_then(|_| call.told.clone());
-        let target = call.target.clone();
+        let (talk, target) = (call.talk, call.target.clone());
         match request.method() {
             Some(Method::Bye) => {
                 self.talks.calls.end(request);
                 self.answer(now, id, 200);
+                self.tell_of_bye(now, talk, request);
             }
             Some(Method::Invite | Method::Update) if unchanged && !target.is_empty() => {
                 self.refreshed(now, id, request, &target, told);

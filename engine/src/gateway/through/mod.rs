@@ -14,8 +14,10 @@
 //! | `observed` | requests and responses that went through, and what they teach |
 //! | `turning` | which talks the data path routes: suspicion, death, return |
 //! | `calls` | calls that went through and outlive their softswitch |
+//! | `farewells` | BYEs of such calls, which it is told of |
 
 mod calls;
+mod farewells;
 mod observed;
 mod passing;
 mod turning;
@@ -63,6 +65,7 @@ pub(super) struct Talks {
     by_request: HashMap<RequestId, (TalkId, Asking)>,
     suspected: BTreeSet<TalkId>,
     calls: calls::Calls,
+    farewells: farewells::Farewells,
     strangers: usize,
     last: u32,
     /// The path that the phone tried of the request which is being taken over.
@@ -200,6 +203,7 @@ impl Gateway {
         self.talks.by_parties.remove(&(talk.phone, talk.server));
         self.talks.suspected.remove(&id);
         self.talks.calls.end_all(id);
+        self.talks.farewells.end(id, None);
         for asked in talk.asked.into_values() {
             self.talks.by_request.remove(&asked.req);
             self.health.closed(now, asked.req);

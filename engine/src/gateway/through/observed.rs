@@ -113,6 +113,9 @@ impl Gateway {
         };
         let path = talk.path;
         let asking: Asking = (msg.branch().unwrap_or_default().to_vec(), cseq.method);
+        if code >= 200 {
+            self.talks.farewells.end(id, Some(&asking));
+        }
         let Some(asked) = talk.asked.get_mut(&asking) else {
             // Whatever it answers, it lives.
             return self.health.inbound(now, path);

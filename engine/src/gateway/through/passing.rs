@@ -155,7 +155,12 @@ impl Gateway {
         Some(id)
     }
 
-    fn pass(&mut self, link: LinkId, (from, to): (SocketAddr, SocketAddr), bytes: Vec<u8>) {
+    pub(super) fn pass(
+        &mut self,
+        link: LinkId,
+        (from, to): (SocketAddr, SocketAddr),
+        bytes: Vec<u8>,
+    ) {
         self.counters.passed += 1;
         self.out.push_back(Output::Pass {
             link,
