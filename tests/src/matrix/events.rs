@@ -5,20 +5,32 @@ use anyhow::{Context as _, Result, ensure};
 use crate::lab::branch::GATEWAY_WAN;
 use crate::lab::dialog::Dialog;
 use crate::lab::peer::{LIMIT, Peer};
+use crate::lab::wait;
 
 use super::Stage;
 
-/// One Contact per phone upstream, whatever Contacts the phone had; and none in the end.
+/// One Contact per phone upstream, whatever Contacts the phone had; and none in the end. What
+/// goes through bears the phone's own: the one before is taken away by the REGISTER after it.
 pub(super) fn register(stage: &Stage) -> Result<()> {
+    let through = stage.goes_through();
     let (phone, softswitch) = (&stage.lan[0], &stage.office.primary);
     let other = phone.contact().replace("c-", "d-");
     let held = || stage.contacts(softswitch, phone.user());
     for contact in [phone.contact(), other.clone(), phone.contact()] {
         let ok = phone.register_as(&contact, 3600)?;
-        let given = format!("Contact: <{contact}>;expires=");
+        if through {
+            let what = "the Contact before is taken away";
+            wait::until(what, LIMIT, || {
+                phone.register_as(&contact, 3600).ok()?;
+                (held().ok()?.len() == 1).then_some(())
+            })?;
+        }
+        // Beside the one before, where that is still to be taken away.
+        let given = format!("<{contact}>;expires=");
         ensure!(ok.text.contains(&given), "{}", ok.text);
         let held = held()?;
-        let right = held.len() == 1 && held[0].contains(GATEWAY_WAN);
+        let own = if through { &contact } else { GATEWAY_WAN };
+        let right = held.len() == 1 && held[0].contains(own);
         ensure!(right, "the softswitch holds {held:?}");
     }
     phone.register_as(&phone.contact(), 0)?;

@@ -31,6 +31,9 @@ pub enum Mode {
     OutboundProxy,
     /// Phones speak to their softswitch itself; the gateway takes it on the way.
     Transparent,
+    /// The same without hiding: over UDP what they say goes through as it is, and the kernel
+    /// routes their media. Over TCP it is taken and hidden as ever (signalling.md section 12).
+    Through,
 }
 
 impl Mode {
@@ -40,14 +43,23 @@ impl Mode {
         match self {
             Self::Normal => "normal",
             Self::OutboundProxy => "outbound-proxy",
-            Self::Transparent => "transparent",
+            Self::Transparent | Self::Through => "transparent",
         }
+    }
+
+    /// The lines of the configuration that say so.
+    fn lines(self) -> String {
+        let hides = match self {
+            Self::Through => "\nhide_topology = false",
+            _ => "",
+        };
+        format!("mode = \"{}\"{hides}", self.word())
     }
 
     fn home(self) -> &'static str {
         match self {
             Self::Normal => GATEWAY_LAN,
-            Self::OutboundProxy | Self::Transparent => DOMAIN,
+            Self::OutboundProxy | Self::Transparent | Self::Through => DOMAIN,
         }
     }
 
@@ -56,7 +68,7 @@ impl Mode {
     pub fn target(self) -> &'static str {
         match self {
             Self::Normal | Self::OutboundProxy => GATEWAY_LAN,
-            Self::Transparent => SOFTSWITCHES[0],
+            Self::Transparent | Self::Through => SOFTSWITCHES[0],
         }
     }
 }
@@ -107,9 +119,12 @@ impl Stage {
             target: mode.target(),
             ..Opening::over(over, over)
         };
-        opening.config = (opening.config).replace("\"normal\"", &format!("\"{}\"", mode.word()));
+        opening.config = (opening.config).replace("mode = \"normal\"", &mode.lines());
         opening.config += more;
         let office = Office::open_on(branch, &opening)?;
+        if mode == Mode::Through {
+            office.branch.routes_both_ways()?;
+        }
         let branch = &office.branch;
         let wires = [
             Capture::start(&branch.phones, "eth0", "ip")?,
@@ -139,7 +154,17 @@ impl Stage {
     /// What the cell is called.
     #[must_use]
     pub fn name(&self) -> String {
-        format!("{} {}", self.over.via(), self.mode.word())
+        let mode = match self.mode {
+            Mode::Through => "through",
+            other => other.word(),
+        };
+        format!("{} {mode}", self.over.via())
+    }
+
+    /// Whether what phones say goes through as it is: nothing is hidden, no media is anchored.
+    #[must_use]
+    pub fn goes_through(&self) -> bool {
+        self.mode == Mode::Through && self.over == Transport::Udp
     }
 
     /// A phone of the branch and one of another office that no other scenario uses.

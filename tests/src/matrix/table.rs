@@ -3,24 +3,51 @@
 use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::Result;
+use super::Outcome;
 
-type Column = (String, Vec<(&'static str, bool)>);
+type Column = (String, Vec<(&'static str, Mark)>);
+
+/// What stands in a cell.
+#[derive(Clone, Copy, Debug)]
+enum Mark {
+    Ok,
+    Failed,
+    /// The row says nothing of it.
+    Idle,
+}
+
+impl Mark {
+    fn of(outcome: &Outcome) -> Self {
+        match outcome {
+            Some(Ok(())) => Self::Ok,
+            Some(Err(_)) => Self::Failed,
+            None => Self::Idle,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed => "FAILED",
+            Self::Idle => "-",
+        }
+    }
+}
 
 /// All cells that were played in this process.
 static COLUMNS: Mutex<Vec<Column>> = Mutex::new(Vec::new());
 
 /// Adds a column, and prints all. What was seen instead in those that failed.
-pub(super) fn add(name: &str, outcomes: &[(&'static str, Result<()>)]) -> String {
+pub(super) fn add(name: &str, outcomes: &[(&'static str, Outcome)]) -> String {
     let mut columns = COLUMNS.lock().unwrap_or_else(PoisonError::into_inner);
     let marks = outcomes
         .iter()
-        .map(|(row, outcome)| (*row, outcome.is_ok()));
+        .map(|(row, outcome)| (*row, Mark::of(outcome)));
     columns.push((name.to_owned(), marks.collect()));
     println!("{}", render(&columns));
     let mut failed = String::new();
     for (row, outcome) in outcomes {
-        if let Err(error) = outcome {
+        if let Some(Err(error)) = outcome {
             let _ = writeln!(failed, "{row}: {error:#}");
         }
     }
@@ -38,8 +65,8 @@ fn render(columns: &[Column]) -> String {
     for (at, (row, _)) in rows.iter().enumerate() {
         let _ = write!(out, "\n{row:<44}");
         for (_, marks) in columns {
-            let ok = marks.get(at).is_some_and(|(_, ok)| *ok);
-            let _ = write!(out, " {:<20}", if ok { "ok" } else { "FAILED" });
+            let mark = marks.get(at).map_or(Mark::Failed, |(_, mark)| *mark);
+            let _ = write!(out, " {:<20}", mark.text());
         }
     }
     out
@@ -54,11 +81,11 @@ mod tests {
         let columns = [
             (
                 "UDP normal".to_owned(),
-                vec![("call", true), ("hold", false)],
+                vec![("call", Mark::Ok), ("hold", Mark::Failed)],
             ),
             (
                 "TCP normal".to_owned(),
-                vec![("call", true), ("hold", true)],
+                vec![("call", Mark::Idle), ("hold", Mark::Ok)],
             ),
         ];
         let text = render(&columns);
@@ -67,7 +94,7 @@ mod tests {
             .map(|line| line.split_whitespace().collect())
             .collect();
         assert_eq!(lines[0], ["UDP", "normal", "TCP", "normal"]);
-        assert_eq!(lines[1], ["call", "ok", "ok"]);
+        assert_eq!(lines[1], ["call", "ok", "-"]);
         assert_eq!(lines[2], ["hold", "FAILED", "ok"]);
     }
 }

@@ -43,3 +43,15 @@ fn em3_em18_em20_transparent_over_udp() -> Result<()> {
 fn em3_em18_em20_transparent_over_tcp() -> Result<()> {
     play(Tcp, Mode::Transparent)
 }
+
+/// Nothing is hidden and no media anchored: rows about either say nothing of this cell.
+#[test]
+fn em3_em20_transparent_without_hiding_over_udp() -> Result<()> {
+    play(Udp, Mode::Through)
+}
+
+/// TCP is taken and hidden whatever `hide_topology` says (signalling.md section 12).
+#[test]
+fn em3_em18_em20_transparent_without_hiding_over_tcp() -> Result<()> {
+    play(Tcp, Mode::Through)
+}
