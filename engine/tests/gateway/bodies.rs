@@ -203,7 +203,8 @@ fn em18_a_200_that_is_repeated_after_its_call_is_acknowledged_and_shown_to_nobod
     world.one(ALICE, "100");
     let up = world.one(SS1, "INVITE");
     let far = world::body(&sdp("203.0.113.9:6000", 6000));
-    let accepts = format!("Contact: <sip:202@203.0.113.9:5080>\n{far}");
+    let route = "Record-Route: <sip:192.0.2.10;lr>\n";
+    let accepts = format!("Contact: <sip:202@203.0.113.9:5080>\n{route}{far}");
     world.answer(&up, "200 OK", &accepts);
     assert!(!world.one(ALICE, "200").text().contains("203.0.113."));
     for (method, cseq) in [("ACK", 1), ("BYE", 2)] {
