@@ -5,8 +5,8 @@ use std::{io, path::Path};
 
 use keepline_engine::gateway::{Change, Records};
 use redb::{
-    Builder, Database, DatabaseError, ReadOnlyDatabase, ReadableDatabase, ReadableTable as _,
-    StorageError, TableDefinition, TableError,
+    Builder, Database, DatabaseError, ReadableDatabase, ReadableTable as _, StorageBackend,
+    StorageError, TableDefinition, TableError, backends::InMemoryBackend,
 };
 
 use super::record;
@@ -63,9 +63,17 @@ pub(super) fn open(path: &Path) -> Result<(Database, Loaded), Error> {
     Ok((database, loaded))
 }
 
-/// Reads a database that cannot be written to.
+/// Reads a database that cannot be written to, from a copy in memory: one that was not closed must
+/// be put in order before it is read.
 pub(super) fn peek(path: &Path) -> Result<Loaded, Error> {
-    load(&ReadOnlyDatabase::open(path).map_err(Error::from)?)
+    let bytes = std::fs::read(path).map_err(Error::Io)?;
+    let copy = InMemoryBackend::new();
+    StorageBackend::set_len(&copy, bytes.len() as u64)
+        .and_then(|()| StorageBackend::write(&copy, 0, &bytes))
+        .map_err(|error| Error::Unusable(error.to_string()))?;
+    let mut builder = Builder::new();
+    let database = builder.set_cache_size(CACHE).create_with_backend(copy);
+    load(&database.map_err(Error::from)?)
 }
 
 /// Applies changes in one durable commit.

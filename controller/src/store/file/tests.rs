@@ -264,6 +264,20 @@ fn kl5_a_segment_that_is_in_the_database_is_not_applied_again() {
 }
 
 #[test]
+fn kl5_a_database_that_nobody_closed_is_read_where_it_cannot_be_written() {
+    let folder = Folder::new("unclosed");
+    let (mut store, _) = open(&folder);
+    store.append(&[binding(1)]);
+    until("the segment is folded", || {
+        !folder.names().contains(&"journal-1".to_owned())
+    });
+    // As `kill -9` leaves it.
+    let copy = folder.path().join("copy");
+    fs::copy(folder.path().join(DATABASE), &copy).unwrap();
+    assert_eq!(database::peek(&copy).unwrap().records, left(&[binding(1)]));
+}
+
+#[test]
 fn kl5_a_torn_journal_gives_what_was_whole() {
     let folder = Folder::new("torn");
     let mut writer = Writer::create(&segment_path(folder.path(), 1)).unwrap();
