@@ -136,23 +136,24 @@ fn ratios(theirs: &[f64], ours: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// What a binding and a call add to memory. The first ones bring what their transactions need;
-/// when those are over, the next ones' use it again.
+/// What a binding and a call add to memory, in bytes.
 fn held(branch: &Branch, ours: &Process, keepline: SocketAddr) -> Result<[f64; 2]> {
     let mut phones = Phones::new(branch, keepline, WINDOW)?;
+    let bindings = grown(ours, &mut || phones.newcomers(BINDINGS))?;
     let mut callers = Callers::new(branch, keepline, WINDOW)?;
-    phones.newcomers(BINDINGS)?;
-    callers.stand(STANDING)?;
+    let calls = grown(ours, &mut || callers.stand(STANDING))?;
+    Ok([bindings / BINDINGS as f64, calls / STANDING as f64])
+}
+
+/// What `more` adds. The first time brings what its transactions need; when those are over, the
+/// second uses it again. A wait for each: bindings that stay have the memory that transactions of
+/// calls would use again.
+fn grown(program: &Process, more: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
+    more()?;
     std::thread::sleep(TRANSACTION);
-    let before = resident(ours)?;
-    phones.newcomers(BINDINGS)?;
-    let registered = resident(ours)?;
-    callers.stand(STANDING)?;
-    let called = resident(ours)?;
-    Ok([
-        (registered - before) / BINDINGS as f64,
-        (called - registered) / STANDING as f64,
-    ])
+    let before = resident(program)?;
+    more()?;
+    Ok(resident(program)? - before)
 }
 
 /// CPU time of all threads of a program and of what it forked: they share its process group.
