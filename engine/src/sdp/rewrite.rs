@@ -111,8 +111,8 @@ impl Sdp<'_> {
 
     fn line_break(&self, line: &Line) -> &[u8] {
         match self.bytes.get(line.value.end..line.full.end) {
-            Some(end) if !end.is_empty() => end,
-            // The last line of a careless sender.
+            Some(end) if end.ends_with(b"\n") => end,
+            // The last line of a careless sender, who may write half a line break too.
             _ => b"\r\n",
         }
     }
