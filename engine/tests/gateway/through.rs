@@ -336,6 +336,31 @@ fn em20_em25_after_a_death_the_registration_returns_and_with_it_the_way_through(
     assert!(!again.contains("expires=0"), "{again}");
 }
 
+/// What was answered keeps nobody here, though its transaction waits for retransmissions: a phone
+/// that asks more often than that would never go home.
+#[test]
+fn em20_em17_a_phone_that_asks_often_goes_home() {
+    let mut world = office();
+    world.alive = vec![SS2];
+    unanswered_call(&mut world, "900");
+    world.pass_ms(700);
+    world.to(SS2);
+    world.hear_to(SS1, ALICE, &register("201", ALICE, 2, 3600));
+    let up = world.one(SS2, "REGISTER");
+    let contact = up.msg.header(Name::Contact).map(|span| up.msg.slice(span));
+    let contact = String::from_utf8_lossy(contact.expect("a contact")).into_owned();
+    world.answer(&up, "200 OK", &format!("Contact: {contact}\n"));
+    world.alive = vec![SS1, SS2];
+    world.pass(Duration::from_secs(120));
+    world.sent.clear();
+    let text = invite("201", ALICE, "901", 7, "").replace("INVITE", "OPTIONS");
+    world.hear_to(SS1, ALICE, &text);
+    world.one(ALICE, "200");
+    registers(&mut world, "201", ALICE, 3);
+    world.pass_ms(1500);
+    assert!(talk(&world, ALICE).is_some_and(|talk| !talk.up));
+}
+
 /// A REGISTER that nothing must be added to.
 fn registers_again(world: &mut World) -> String {
     world.hear_to(SS1, ALICE, &register("201", ALICE, 4, 3600));

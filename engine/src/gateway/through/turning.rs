@@ -6,9 +6,10 @@ use std::{net::SocketAddr, rc::Rc, time::Duration};
 
 use super::{Asking, Stand, TalkId, UNUSED};
 use crate::{
-    gateway::{Gateway, Output, deadlines::Deadline},
+    gateway::{Gateway, Output, context::Progress, deadlines::Deadline},
     health::RequestId,
     net::{ListenerId, PathKey},
+    sip::Method,
     steer::Stamps,
     time::{Mono, Now},
 };
@@ -144,7 +145,7 @@ impl Gateway {
         };
         let message = talk.asked.remove(&asking).and_then(|asked| asked.message);
         let (place, phone, path) = (talk.place, talk.phone, talk.path);
-        let invite = message.filter(|_| asking.1 == crate::sip::Method::Invite);
+        let invite = message.filter(|_| asking.1 == Method::Invite);
         let serves = self.health.serving(now, path.server).is_some();
         let Some(invite) = invite.filter(|msg| !serves || msg.to_tag().is_none()) else {
             return;
@@ -202,12 +203,19 @@ impl Gateway {
         }
     }
 
-    /// Whether a phone has any request or call with us by this listener.
+    /// Whether a phone has any request or call with us by this listener. One that was answered is
+    /// over, though its transaction waits 32 s for retransmissions: a phone that asks more often
+    /// would never go home. Only an INVITE's may still have its ACK to come.
     fn is_engaged(&self, place: ListenerId, phone: SocketAddr) -> bool {
         let asks = self.contexts.values().any(|ctx| {
+            let invite = ctx.request.method() == Some(Method::Invite);
+            let answered = ctx.progress == Progress::Answered && !invite;
             let mut branches = ctx.branches.iter();
-            (ctx.listener, ctx.from) == (place, phone)
-                || branches.any(|branch| (branch.listener, branch.to) == (place, phone))
+            ((ctx.listener, ctx.from) == (place, phone) && !answered)
+                || branches.any(|branch| {
+                    let over = branch.finished && !invite;
+                    (branch.listener, branch.to) == (place, phone) && !over
+                })
         });
         asks || self.dialogs.iter().any(|dialog| {
             let legs = [&dialog.caller, &dialog.callee];
