@@ -291,9 +291,13 @@ impl Gateway {
 
 /// The host of a route, where it is an address.
 fn host_of(route: &[u8]) -> Option<IpAddr> {
-    let inside = route.split(|byte| *byte == b'<').nth(1).unwrap_or(route);
-    let inside = inside.split(|byte| *byte == b'>').next()?;
-    Uri::parse(inside)?.host_ip()
+    Uri::parse(uri_of(route))?.host_ip()
+}
+
+/// The URI of a route value or of a bare URI: what stands in its angle brackets, if it has any.
+pub(super) fn uri_of(value: &[u8]) -> &[u8] {
+    let inside = value.split(|byte| *byte == b'<').nth(1).unwrap_or(value);
+    inside.split(|byte| *byte == b'>').next().unwrap_or(inside)
 }
 
 /// Where a body came from, and whether a NAT stands between (RFC 3261 section 18.2.1). On the

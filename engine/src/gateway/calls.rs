@@ -57,9 +57,11 @@ impl Gateway {
         }
         if let Kind::InDialog { dialog, sender } = ctx.kind {
             let method = ctx.request.method();
-            if code >= 200 {
-                let branch = ctx.branches[index].clone();
-                self.taken_over(dialog, sender.other(), &branch);
+            if code >= 200
+                && let Some(path) = ctx.branches[index].path
+            {
+                // A server that took a request of the call has it from here on.
+                self.move_dialog(dialog, sender.other(), path);
             }
             self.refresh_target(dialog, sender.other(), msg, method, from);
             if code >= 200 && matches!(method, Some(Method::Invite | Method::Update)) {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::{
     Gateway,
+    branches::uri_of,
     context::Kind,
     dialogs::{Leg, Party, Phase},
     outgoing::Target,
@@ -148,11 +149,7 @@ fn next_hop(leg: &Leg) -> (SocketAddr, Option<Transport>) {
         .routes
         .first()
         .map_or(leg.target.as_slice(), Vec::as_slice);
-    let inside = first
-        .split(|byte| *byte == b'<')
-        .nth(1)
-        .and_then(|rest| rest.split(|byte| *byte == b'>').next());
-    let uri = Uri::parse(inside.unwrap_or(first));
+    let uri = Uri::parse(uri_of(first));
     let literal = uri.and_then(|uri| {
         let transport = uri.transport();
         let port = uri.port.unwrap_or(default_port(transport));

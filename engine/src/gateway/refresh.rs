@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Seconds after which a request that met a dead server may be tried again.
-const TRY_AGAIN: &str = "5";
+pub(super) const TRY_AGAIN: &str = "5";
 
 impl Gateway {
     /// A request in a dialog whose server is down.

@@ -4,7 +4,8 @@
 
 use super::{
     Gateway,
-    context::{Branch, Kind},
+    branches::uri_of,
+    context::Kind,
     dialogs::{Leg, Party},
     outgoing::Target,
 };
@@ -58,10 +59,7 @@ impl Gateway {
             .iter()
             .position(|byte| *byte == b'<')
             .map_or(0, |at| at + 1);
-        let inside = value[start..].split(|byte| *byte == b'>').next();
-        let named = inside
-            .and_then(Uri::parse)
-            .filter(|uri| uri.host_ip() == Some(from.ip()));
+        let named = Uri::parse(uri_of(value)).filter(|uri| uri.host_ip() == Some(from.ip()));
         let Some(uri) = named else {
             return value.to_vec();
         };
@@ -92,15 +90,11 @@ impl Gateway {
         (asked != had).then_some((dialog, sender))
     }
 
-    /// A server took a request of the call: the call is its own from here on.
-    pub(super) fn taken_over(&mut self, dialog: u64, party: Party, branch: &Branch) {
-        if let Some(path) = branch.path {
-            self.move_dialog(dialog, party, path);
-        }
-    }
-
     /// A request of the call came from another server than the one that had it.
     pub(super) fn came_from_another(&mut self, id: u64, dialog: u64, sender: Party) {
+        if self.sharing_group(dialog).is_none() {
+            return;
+        }
         let ctx = &self.contexts[&id];
         let link = self.link(ctx.listener);
         let server = self
@@ -112,7 +106,8 @@ impl Gateway {
         }
     }
 
-    fn move_dialog(&mut self, id: u64, party: Party, path: PathKey) {
+    /// The call is another server's from here on, if its servers share it.
+    pub(super) fn move_dialog(&mut self, id: u64, party: Party, path: PathKey) {
         let had = self.dialogs.get(id).and_then(|dialog| dialog.path);
         let Some(had) = had.filter(|had| had.server != path.server) else {
             return;

@@ -6,7 +6,11 @@ use std::collections::HashMap;
 
 use super::TalkId;
 use crate::{
-    gateway::{Gateway, bodies::sdp_of, refresh::same_session},
+    gateway::{
+        Gateway,
+        bodies::sdp_of,
+        refresh::{TRY_AGAIN, same_session},
+    },
     net::Side,
     sip::{Message, Method, Name},
     time::Now,
@@ -14,8 +18,6 @@ use crate::{
 
 /// How many are remembered; one beyond it is not.
 const MAX_CALLS: usize = 65_536;
-/// Seconds after which a request that met a dead server may be tried again.
-const TRY_AGAIN: &str = "5";
 
 /// Call-ID, the phone's tag, the other's tag.
 type Key = [Vec<u8>; 3];
