@@ -3,22 +3,13 @@
 
 use std::time::Duration;
 
+use crate::outlives::{header, returned, with_policy};
 use crate::world::{
-    ALICE, BOB, LAN, SS1, SS2, Sent, World, addr, body, conf, follow, invite, register, sdp,
+    ALICE, BOB, LAN, SS1, SS2, Sent, World, addr, body, follow, invite, register, sdp,
 };
 use keepline_engine::{conf::Policy, sip::Name};
 
 const CAROL: &str = "10.99.1.13:5060";
-
-fn with_policy(policy: Policy) -> World {
-    let mut conf = conf();
-    conf.survivability.policy = policy;
-    let mut world = World::with(conf);
-    world.register("201", ALICE);
-    world.register("202", BOB);
-    world.pass_ms(1000);
-    world
-}
 
 /// Both servers fall silent and are found out.
 fn alone() -> World {
@@ -35,19 +26,6 @@ fn alone() -> World {
     );
     world.sent.clear();
     world
-}
-
-fn returned(world: &mut World) {
-    world.alive = vec![SS1, SS2];
-    world.pass_ms(40_000);
-    world.sent.clear();
-}
-
-fn header(sent: &Sent, name: Name) -> String {
-    sent.msg
-        .header(name)
-        .map(|span| String::from_utf8_lossy(sent.msg.slice(span)).into_owned())
-        .unwrap_or_default()
 }
 
 /// Bob's phone answers what it was sent.
@@ -193,8 +171,8 @@ fn em21_the_first_call_after_both_died_is_connected_within_four_seconds() {
     assert_eq!(world.gateway.call_count(), 1);
 }
 
-#[test]
-fn em16_several_phones_of_one_user_ring_together_and_one_wins() {
+/// Alice calls a user with two phones, without a softswitch; what each of them was sent.
+fn both_ring() -> (World, Sent, Sent) {
     let mut world = with_policy(Policy::Known);
     world.register("202", CAROL);
     world.alive.clear();
@@ -205,6 +183,12 @@ fn em16_several_phones_of_one_user_ring_together_and_one_wins() {
     world.sent.clear();
     world.hear(LAN, ALICE, &invite("201", ALICE, "202", 1, ""));
     let (bob, carol) = (world.one(BOB, "INVITE"), world.one(CAROL, "INVITE"));
+    (world, bob, carol)
+}
+
+#[test]
+fn em16_several_phones_of_one_user_ring_together_and_one_wins() {
+    let (mut world, bob, carol) = both_ring();
     world.answer_tagged(&bob, "180 Ringing", "bob", "");
     world.answer_tagged(&carol, "180 Ringing", "carol", "");
     world.answer_tagged(
@@ -226,16 +210,7 @@ fn em16_several_phones_of_one_user_ring_together_and_one_wins() {
 
 #[test]
 fn em16_of_refusals_the_best_is_relayed_once_all_have_refused() {
-    let mut world = with_policy(Policy::Known);
-    world.register("202", CAROL);
-    world.alive.clear();
-    world.pass_ms(60_000);
-    for phone in [BOB, CAROL] {
-        world.hear(LAN, phone, &register("202", phone, 2, 3600));
-    }
-    world.sent.clear();
-    world.hear(LAN, ALICE, &invite("201", ALICE, "202", 1, ""));
-    let (bob, carol) = (world.one(BOB, "INVITE"), world.one(CAROL, "INVITE"));
+    let (mut world, bob, carol) = both_ring();
     world.answer(&bob, "500 Broken", "");
     assert!(
         world.to(ALICE).iter().all(|sent| sent.what() == "100"),

@@ -8,7 +8,8 @@ use keepline_engine::{
     sip::Name,
 };
 
-fn with_policy(policy: Policy) -> World {
+/// Alice and Bob are registered.
+pub(crate) fn with_policy(policy: Policy) -> World {
     with(policy, conf())
 }
 
@@ -21,7 +22,7 @@ fn with(policy: Policy, mut conf: Conf) -> World {
     world
 }
 
-fn returned(world: &mut World) {
+pub(crate) fn returned(world: &mut World) {
     world.alive = vec![SS1, SS2];
     world.pass_ms(40_000);
     world.sent.clear();

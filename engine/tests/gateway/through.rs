@@ -393,8 +393,8 @@ fn em20_em25_a_contact_that_the_phone_replaced_is_taken_away_upstream() {
     assert_eq!(world.gateway.registration_count(world.now), 2);
 }
 
-#[test]
-fn em20_em26_a_call_that_went_through_outlives_its_softswitch() {
+/// Alice in a call that went through, whose softswitch then died.
+fn call_without_server() -> World {
     let mut world = office();
     let call = routed(&mut world, ALICE, &invite("201", ALICE, "900", 1, ""));
     let far = format!(
@@ -404,6 +404,12 @@ fn em20_em26_a_call_that_went_through_outlives_its_softswitch() {
     server_says(&mut world, ALICE, &call, "200 OK", &far);
     world.alive = Vec::new();
     world.pass(Duration::from_secs(120));
+    world
+}
+
+#[test]
+fn em20_em26_a_call_that_went_through_outlives_its_softswitch() {
+    let mut world = call_without_server();
     assert!(
         talk(&world, ALICE).is_some_and(|talk| talk.up),
         "idle probes found it out"
@@ -438,15 +444,7 @@ fn em20_em26_a_call_that_went_through_outlives_its_softswitch() {
 
 #[test]
 fn em20_em26_a_softswitch_that_answers_a_late_bye_is_told_no_more() {
-    let mut world = office();
-    let call = routed(&mut world, ALICE, &invite("201", ALICE, "900", 1, ""));
-    let far = format!(
-        "Contact: <sip:900@203.0.113.9>\n{}",
-        body(&sdp("203.0.113.9:1", 6000))
-    );
-    server_says(&mut world, ALICE, &call, "200 OK", &far);
-    world.alive = Vec::new();
-    world.pass(Duration::from_secs(120));
+    let mut world = call_without_server();
     let bye = follow("BYE", "201", ALICE, "900", 2, "");
     world.hear_to(SS1, ALICE, &bye);
     world.pass_ms(400);

@@ -181,8 +181,15 @@ impl World {
             mono: Mono(Duration::from_secs(1000)),
             wall: Wall(Duration::from_secs(1_800_000_000)),
         };
-        let mut world = Self {
-            gateway: Gateway::new(now, conf, 42),
+        let mut world = Self::begun(Gateway::new(now, conf, 42), now);
+        world.drain();
+        world
+    }
+
+    /// Nothing was said yet, and both servers live.
+    fn begun(gateway: Gateway, now: Now) -> Self {
+        Self {
+            gateway,
             now,
             sent: Vec::new(),
             deltas: Vec::new(),
@@ -199,9 +206,7 @@ impl World {
             passed: Vec::new(),
             stamps: Vec::new(),
             alive: vec![SS1, SS2],
-        };
-        world.drain();
-        world
+        }
     }
 
     /// The process dies here and starts again after this long, from what the store holds.
@@ -222,23 +227,9 @@ impl World {
             wall: Wall(wall(self.now.wall.0)),
         };
         let mut world = Self {
-            gateway: Gateway::new(now, conf, 43),
-            now,
-            sent: Vec::new(),
-            deltas: Vec::new(),
-            events: Vec::new(),
             store: self.store.clone(),
-            written: 0,
-            everything: Vec::new(),
-            pongs: Vec::new(),
-            pings: Vec::new(),
-            stuns: Vec::new(),
-            closed: Vec::new(),
-            aliases: Vec::new(),
-            asked: Vec::new(),
-            passed: Vec::new(),
-            stamps: Vec::new(),
             alive: self.alive.clone(),
+            ..Self::begun(Gateway::new(now, conf, 43), now)
         };
         world.gateway.restore(now, self.store.clone());
         world.drain();
